@@ -89,8 +89,10 @@ class Project:
         return found
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
-        """Return what the status of a stored resource says beside its source, and, of a Configuration, of delivery."""
-        apart = ("delivery", "latest", "source")
+        """Return what the status of a stored resource says beside its source, and, of a Configuration, of delivery and
+        what is rendered.
+        """
+        apart = ("delivery", "latest", "rendering", "source")
         return {key: value for key, value in self.get(kind, name)["status"].items() if key not in apart}
 
     def names(self, kind: str) -> list[str]:

@@ -93,7 +93,7 @@ class TypeLookup:
     def __call__(self, key: Key) -> ComponentType | None:
         """Return the type in force, or None. Raises Damaged."""
         if key not in self._known:
-            spec = self._coming[key].document()["spec"] if key in self._coming else self._present(key)
+            spec = self._coming[key].document()["spec"] if key in self._coming else self.present(key)
             self._known[key] = None if spec is None else _compiled(key.name, spec)
         return self._known[key]
 
@@ -103,10 +103,11 @@ class TypeLookup:
         Extensions of the change itself do not count, because they may be refused (see `types_after`).
         """
         if key not in self._extensions:
-            self._extensions[key] = components.type_name_of(self._present(key))
+            self._extensions[key] = components.type_name_of(self.present(key))
         return self._extensions[key]
 
-    def _present(self, key: Key) -> Value:
+    def present(self, key: Key) -> Value:
+        """Return the masked spec of a resource that is stored or built in, or None. Raises Damaged."""
         stored = None if key in self._going else self._view.documents(self._project, [key]).get(key)
         if stored is not None:
             return masked_document(key, stored)["spec"]

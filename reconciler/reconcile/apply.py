@@ -33,6 +33,7 @@ from reconciler.store.records import ChangedVersions, Changes, Record, ResourceC
 from reconciler.worker import messages
 from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import ApplyOptions, CommitJob, CommitPlanned, Context, RequestPlanned, Verb
+from reconciler.worker.process import Answered
 
 SEED_BYTES = 16
 LOCK_SECONDS = 60.0  # that a request waits for its project's lock
@@ -279,7 +280,8 @@ class Applier:
             planned = answered.planned
             assert isinstance(planned, messages.RedactPlanned)
             if planned.exists and planned.obstacle is None and not dry_run:
-                change = ResourceChange(None, project=request.project) if planned.ends_routes else None
+                # Routes may have ended, and renderings are gone.
+                change = ResourceChange(None, project=request.project)
                 record = Record(redacts=True, address=log_context.request_address(), change=change)
                 await self._write(answered.parts(), record)
             return planned
@@ -293,9 +295,7 @@ class Applier:
         job = messages.LineageJob(await self.context(project), repository, str(mirror))
         answered = await self._worker.plan(job)
         assert isinstance(answered.planned, messages.LineageFound)
-        for part in answered.parts():  # each in a transaction of some milliseconds
-            async with self._locks.hold(project):
-                await self._write((part,), Record())
+        await self._write_apart(answered, project)
         return answered.planned.explained > 0
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
@@ -316,6 +316,17 @@ class Applier:
                 found = answered.planned
                 assert isinstance(found, messages.RoutesFound)
         return _routes.decode(found.routes)
+
+    async def render(self, project: str) -> bool:
+        """Render the Configurations of a project that changed, as many as one job does, and store the results that
+        still hold. Return True if there are more.
+
+        Raises StoreFault, WorkerGone, DiskHangs.
+        """
+        answered = await self._worker.plan(messages.RenderJob(await self.context(project)))
+        assert isinstance(answered.planned, messages.Rendered)
+        await self._write_apart(answered, project)
+        return not answered.planned.is_all
 
     async def review(self, job: messages.ReviewJob) -> messages.ReviewPlanned:
         """Plan what merging a proposal would do. Nothing is stored, and no change waits for it.
@@ -361,6 +372,14 @@ class Applier:
         """
         seconds = STORE_SECONDS if until is None else max(0.0, until - asyncio.get_running_loop().time())
         await to_its_end(self._store.commit(parts, record=record, timeout=seconds))
+
+    async def _write_apart(self, answered: Answered, project: str) -> None:
+        """Store parts that were planned without the lock, each in a transaction of some milliseconds: their rows check
+        that they still hold.
+        """
+        for part in answered.parts():
+            async with self._locks.hold(project):
+                await self._write((part,), Record())
 
     async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         project = request.project

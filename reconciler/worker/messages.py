@@ -139,6 +139,12 @@ class RoutesJob(msgspec.Struct, frozen=True, tag="routes"):
     left: tuple[str, ...] = ()
 
 
+class RenderJob(msgspec.Struct, frozen=True, tag="render"):
+    """Render the Configurations of a project that changed, for Collectors."""
+
+    context: Context
+
+
 class ReviewJob(msgspec.Struct, frozen=True, kw_only=True, tag="review"):
     """Plan what merging `head` into `base` would do; nothing is stored.
 
@@ -165,7 +171,7 @@ class CompareJob(msgspec.Struct, frozen=True, tag="compare"):
     pairs: tuple[ChangedVersions, ...]
 
 
-Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob | ReviewJob | CompareJob
+Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob | RenderJob | ReviewJob | CompareJob
 
 
 class Envelope(msgspec.Struct, frozen=True, tag="job"):
@@ -269,8 +275,7 @@ class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):
 class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     """The end of a search: the versions with the text where a reader sees it, in order, and the number of strings.
 
-    `exists`: there is, or was, such a resource. `obstacle` is why nothing may be rewritten. `ends_routes`: a version
-    with the text was the last good route of a Configuration that cannot deliver by its present version.
+    `exists`: there is, or was, such a resource. `obstacle` is why nothing may be rewritten.
     """
 
     revision: int
@@ -278,7 +283,6 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     versions: tuple[int, ...] = ()
     places: int = 0
     obstacle: str | None = None
-    ends_routes: bool = False
 
 
 class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
@@ -293,6 +297,12 @@ class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
     def __repr__(self) -> str:
         """Without the destinations, in which secrets are in clear."""
         return f"RoutesFound({self.revision}, {self.restated}, {len(self.routes)} bytes)"
+
+
+class Rendered(msgspec.Struct, frozen=True, tag="rendered"):
+    """The end of a rendering. `is_all`: nothing is left for another job."""
+
+    is_all: bool
 
 
 class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):
@@ -334,7 +344,7 @@ class Exhausted(GitFault):
 
 
 Planned: TypeAlias = (
-    CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned | Compared
+    CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | Rendered | ReviewPlanned | Compared
 )
 Answer: TypeAlias = Begun | Ready | At | Part | Planned | Failed
 
