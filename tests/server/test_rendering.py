@@ -44,7 +44,12 @@ def test_a_change_is_rendered_and_so_is_what_was_there_before_a_start(tmp_path: 
         first = daemons.until(lambda: fetched(daemon, "web"), "the rendering")
         assert b"/a" in first
         daemon.apply(configuration("web", "filelog", include=["/b"]))
-        found = daemons.until(lambda: (text := fetched(daemon, "web")) != first and text, "the next rendering")
+
+        def another() -> bytes | None:
+            text = fetched(daemon, "web")
+            return None if text == first else text
+
+        found = daemons.until(another, "the next rendering")
         shown = daemon.resource("Configuration", "web")
         assert shown is not None
         assert shown["status"]["rendering"] == {"hash": hashlib.sha256(found).hexdigest()}

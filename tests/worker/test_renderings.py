@@ -15,7 +15,7 @@ NEVER_ENDS = "- filelog: {}\n{{range .many}}{{range $.many}}" + "{{$a := 1}}" * 
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with worlds.world([]) as made:
+    with worlds.world({}) as made:
         yield made
 
 
