@@ -42,6 +42,11 @@ OPTIONAL = {"name": "optional", "type": "int"}
 MISSING = "/spec/parameters: `needed` is required and has no default"
 
 
+def unrendered(shown: Resource) -> Resource:
+    """A resource without what its status says of a rendering, which comes a moment after a change."""
+    return {**shown, "status": {key: value for key, value in shown["status"].items() if key != "rendering"}}
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """An HTTP answer with all that a client sees of it; names of headers in lower case."""
