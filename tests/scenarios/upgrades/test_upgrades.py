@@ -30,7 +30,7 @@ OPENED = frozenset(
     }
 )
 # Members of a resource's status that a version before did not have.
-ADDED = frozenset({"notes"})
+ADDED = frozenset({"notes", "rendering"})
 
 LARGEST_BYTES = 400_000
 CLOSED = "nightly"  # a destination whose window does not open
