@@ -86,7 +86,8 @@ async def _changed(call: Call, work: Coroutine[Any, Any, ApplyAnswer]) -> Respon
 
 LIST_PARAMETERS = frozenset({"limit", "after", "selector"})
 LARGEST_PAGE = 10_000  # resources
-CONFIGURATION = "Configuration"  # the one kind that may have a text of its own
+CONFIGURATION = "Configuration"  # the one kind that Collectors load
+YAML = b"application/yaml"
 
 
 @routes.add("GET /v1/resources/{kind}/{name}", Subject.PROJECT, Permission.READ)
@@ -126,23 +127,58 @@ async def list_kind(call: Call) -> Response:
 @routes.add("GET /v1/resources/{kind}/{name}/raw", Subject.PROJECT, Permission.LOAD)
 async def raw(call: Call) -> Response:
     """Answer with the text of a Configuration that a Collector loads."""
+    key, found = await _configuration(call)
+    if found.spec.raw is None:
+        raise errors.NotFound(f"The {CONFIGURATION} {key.name} has no `raw` in its spec.")
+    # A type that nothing runs: who applied it does not choose what a browser takes it for.
+    return _text(call, _raw_text(key, found), media_type=b"text/plain; charset=utf-8")
+
+
+@routes.add("GET /v1/resources/{kind}/{name}/collector.yaml", Subject.PROJECT, Permission.LOAD)
+async def collector_yaml(call: Call) -> Response:
+    """Answer with the YAML that a Collector runs: `raw`, or what is rendered."""
+    key, found = await _configuration(call)
+    if found.spec.raw is not None:
+        return _text(call, _raw_text(key, found), media_type=YAML)
+    text = await call.services.store.rendering(call.project, key.name)
+    if not text:
+        why = _unrendered(found.status, is_tried=text is not None)
+        sentence = f"There is no collector.yaml of the {CONFIGURATION} {key.name}: {why}."
+        raise errors.NotFound(sentence, code=ErrorCode.NOT_RENDERED)
+    return _text(call, text, media_type=YAML)
+
+
+def _unrendered(status: "_Status", *, is_tried: bool) -> str:
+    """Say why nothing is rendered of a Configuration."""
+    if status.rendering.fault.reason:
+        return status.rendering.fault.reason
+    if not status.ready:
+        return "it is incomplete, as its status says"
+    return "it runs in the service" if is_tried else "it is not rendered yet; try again in a moment"
+
+
+async def _configuration(call: Call) -> tuple[Key, "_Configuration"]:
+    """Return the Configuration that the path names. Raises `BadRequest`, `NotFound`, `Damaged`."""
     key = _key(call)
     if key.kind != CONFIGURATION:
-        raise errors.NotFound(f"Only a {CONFIGURATION} may have a raw text, and {key.kind} is another kind.")
+        raise errors.NotFound(f"Only a {CONFIGURATION} has a text for Collectors, and {key.kind} is another kind.")
     resource = await call.services.store.get(call.project, key)
     if resource is None:
         raise _missing(key)
-    found = _CONFIGURATION.decode(resource)
-    if found.spec.raw is None:
-        raise errors.NotFound(f"The {CONFIGURATION} {key.name} has no `raw` in its spec.")
+    return key, _CONFIGURATION.decode(resource)
+
+
+def _raw_text(key: Key, found: "_Configuration") -> bytes:
     if not found.status.ready:
         # What is incomplete is not rolled out, and this is how collectors would get it.
         sentence = f"The {CONFIGURATION} {key.name} is not ready; its status says what is incomplete."
         raise errors.Conflict(sentence, code=ErrorCode.NOT_READY)
-    text = found.spec.raw.encode()
+    return (found.spec.raw or "").encode()
+
+
+def _text(call: Call, text: bytes, *, media_type: bytes) -> Response:
     etag = responses.etag_header(text)
-    # A type that nothing runs: who applied it does not choose what a browser takes it for.
-    shown = responses.Content(text, media_type=b"text/plain; charset=utf-8", headers=(etag,))
+    shown = responses.Content(text, media_type=media_type, headers=(etag,))
     return requests.not_modified(call, etag) or shown
 
 
@@ -386,9 +422,18 @@ class _Metadata(msgspec.Struct, frozen=True):
     version: int = 1  # of what is built in
 
 
+class _Fault(msgspec.Struct, frozen=True):
+    reason: str = ""
+
+
+class _Rendering(msgspec.Struct, frozen=True):
+    fault: _Fault = _Fault()
+
+
 class _Status(msgspec.Struct, frozen=True):
     latest: bool = False
     ready: bool = True
+    rendering: _Rendering = _Rendering()
 
 
 class _Resource(msgspec.Struct, frozen=True):

@@ -34,6 +34,7 @@ from benchmarks import (
     plans,
     polls,
     queueing,
+    renderings,
     starting,
     validating,
 )
@@ -58,6 +59,7 @@ def measures(*, full: bool, before: Path | None = None) -> Mapping[str, Measure]
         "one-change": lambda: one_change.measure(files=most_files, flat_files=most_files),
         "planning": lambda: planning.measure(files=10_000),
         "plans": plans.rendering,
+        "renderings": lambda: renderings.measure(configurations=1_000),
         "lineage": lambda: lineage.measure(commits=1_000, files=10_000),
         "auditing": lambda: auditing.measure(files=10_000),
         "authorization": authorization.measure,

@@ -42,6 +42,11 @@ OPTIONAL = {"name": "optional", "type": "int"}
 MISSING = "/spec/parameters: `needed` is required and has no default"
 
 
+def unrendered(shown: Resource) -> Resource:
+    """A resource without what its status says of a rendering, which comes a moment after a change."""
+    return {**shown, "status": {key: value for key, value in shown["status"].items() if key != "rendering"}}
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """An HTTP answer with all that a client sees of it; names of headers in lower case."""
@@ -89,8 +94,10 @@ class Project:
         return found
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
-        """Return what the status of a stored resource says beside its source, and, of a Configuration, of delivery."""
-        apart = ("delivery", "latest", "leftOut", "runsOn", "source")
+        """Return what the status of a stored resource says beside its source, and, of a Configuration, of delivery and
+        what is rendered.
+        """
+        apart = ("delivery", "latest", "leftOut", "rendering", "runsOn", "source")
         return {key: value for key, value in self.get(kind, name)["status"].items() if key not in apart}
 
     def names(self, kind: str) -> list[str]:

@@ -38,13 +38,14 @@ from reconciler.reconcile.runs import Run, Trigger
 from reconciler.store import commit, database
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
-from reconciler.worker import commits, requests, reviews, routes
+from reconciler.worker import commits, renderings, requests, reviews, routes
 from reconciler.worker.messages import (
     ApplyOptions,
     CommitJob,
     CommitPlanned,
     Context,
     ProjectRepository,
+    RenderJob,
     RequestJob,
     RequestPlanned,
     ReviewJob,
@@ -361,6 +362,13 @@ class World:
         ended = routes.find_routes(job, self.view, emit=parts.append)
         assert ended.restated == sum(len(part.head_statuses) for part in parts)
         return msgspec.msgpack.decode(ended.routes, type=Routes), tuple(parts)
+
+    def render(self) -> list[str]:
+        """Render what is due, and store it; the names of it."""
+        parts: list[Changes] = []
+        assert renderings.render_project(RenderJob(self._context()), self.view, emit=parts.append).is_all
+        self.store(*parts)
+        return [row.configuration for part in parts for row in part.renderings]
 
     def store(self, *parts: Changes) -> None:
         """Write what was planned."""

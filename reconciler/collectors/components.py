@@ -101,13 +101,15 @@ class CollectorType:
                 given = options.get("metricCategories") if isinstance(options, dict) else None
                 self._categories.setdefault(parameter, given if isinstance(given, list) else [])
 
-    def render(self, resource: str, given: list[Value]) -> Rendered:
-        """Return the components of a resource of this name with these parameters. Raises Unrenderable."""
+    def render(self, resource: str, given: list[Value], seconds_left: Callable[[], float]) -> Rendered:
+        """Return the components of a resource of this name with these parameters. `seconds_left` raises when there are
+        none. Raises Unrenderable.
+        """
         values = self._values(given)
         self._resource = resource
         found: dict[str, dict[str, list[Entry]]] = {}
         for block, part, text in self._texts():
-            entries = self._entries(block, part, text, values)
+            entries = self._entries(block, part, text, values, seconds_left)
             for signal in block.split("+"):
                 found.setdefault(signal, {}).setdefault(part, []).extend(entries)
         return found
@@ -138,14 +140,17 @@ class CollectorType:
             found[name] = value
         return {name: component_types.canonical_value(self._definitions.get(name), one) for name, one in found.items()}
 
-    def _entries(self, block: str, part: str, text: str, values: dict[str, Value]) -> list[Entry]:
+    def _entries(
+        self, block: str, part: str, text: str, values: dict[str, Value], seconds_left: Callable[[], float]
+    ) -> list[Entry]:
         at = f"{block}.{part}"
         try:
             template = self._templates.get((block, part))
             if template is None:
-                template = self._templates[block, part] = Template(text, self._functions())
-            output = template.output(values)
+                template = self._templates[block, part] = Template(text, self._functions(), seconds_left())
+            output = template.output(values, seconds_left())
         except TemplateFault as fault:
+            seconds_left()  # raises, if this is why
             raise self._fault(at, fault.message, line=fault.line, parameter=fault.parameter) from None
         try:
             read = documents.read(output.encode(), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)

@@ -13,16 +13,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from reconciler.collectors import templates
 from reconciler.collectors.components import PARTS, SIGNALS, CollectorType, Entry, Origin, Rendered, Unrenderable
+from reconciler.collectors.templates import TemplateFault
 from reconciler.model import components, routes, yaml_documents
 from reconciler.model.names import Key
 from reconciler.model.routes import RunsOn
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.model.values import Value
 
-SECONDS: Final = 2.0  # for one Configuration
+SECONDS: Final = 2.0  # for one Configuration, of processor time
 MOST_PIPELINES: Final = 2_000
 MOST_CHARACTERS: Final = 4_000_000  # of the result
+TOO_LONG: Final = f"it takes more than {SECONDS:g} s; make its types simpler, or split the Configuration"
 NOTHING: Final[dict[str, Value]] = {
     "receivers": {"nop": {}},
     "exporters": {"nop": {}},
@@ -49,7 +52,7 @@ class Renderer:
     """
 
     def __init__(
-        self, lookup: Lookup, clock: Callable[[], float] = time.monotonic, secrets: AvailableSecrets = NO_SECRETS
+        self, lookup: Lookup, clock: Callable[[], float] = time.thread_time, secrets: AvailableSecrets = NO_SECRETS
     ) -> None:
         self._lookup = lookup
         self._secrets = secrets
@@ -60,7 +63,11 @@ class Renderer:
         """Render a Configuration, given its masked spec. Raises Unrenderable."""
         parts = _Parts(self._lookup, self._type, self._clock, self._clock() + SECONDS)
         whole = parts.joined(spec)
-        text = yaml_documents.to_yaml([whole])
+        try:
+            with templates.time_limit(parts.seconds_left()):
+                text = yaml_documents.to_yaml([whole])
+        except TemplateFault:
+            raise Unrenderable(TOO_LONG) from None
         if len(text) > MOST_CHARACTERS:
             raise Unrenderable(f"it has more than {MOST_CHARACTERS:,} characters; split the Configuration")
         data = text.encode()
@@ -120,6 +127,13 @@ class _Parts:
             pipelines.extend(entry for signal in SIGNALS for entry in one.get(signal, {}).get("extensions", ()))
         return pipelines.whole() if pipelines.pipelines else NOTHING
 
+    def seconds_left(self) -> float:
+        """Return the time that is left. Raises Unrenderable if there is none."""
+        left = self.deadline - self.clock()
+        if left <= 0:
+            raise Unrenderable(TOO_LONG)
+        return left
+
     def _listed(self, kind: str, spec: Mapping[str, Value]) -> Iterator["_Enabled"]:
         """Yield the components of a list of the Configuration that count."""
         name = f"{kind.lower()}s"
@@ -162,10 +176,8 @@ class _Parts:
         key = Key(f"{each.kind}Type", components.type_name_of(each.resource) or "")
         if RunsOn.COLLECTORS not in routes.type_runs_on(key):
             return {}
-        if self.clock() > self.deadline:
-            raise Unrenderable(f"it takes more than {SECONDS:g} s; make its types simpler, or split the Configuration")
         try:
-            rendered = self.type_of(key).render(name, components.given_parameters(each.resource))
+            rendered = self.type_of(key).render(name, components.given_parameters(each.resource), self.seconds_left)
         except Unrenderable as fault:
             raise Unrenderable(
                 f"{each.called}: {fault.reason}",

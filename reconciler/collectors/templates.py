@@ -5,12 +5,13 @@ Whoever may store a type writes templates, so a template is hostile until it has
 - A sandbox: no attributes, no methods, no functions but those named here.
 - A budget of iterations, calls and output, which gotpl counts.
 - A budget of text that functions make. gotpl does not see a text that doubles in a variable.
-- A time limit for the rest, such as a loop over thousands of assignments, which counts as nothing.
+- A limit of processor time for the rest, such as a loop over thousands of assignments, which counts as nothing.
 """
 
 import ctypes
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -21,7 +22,8 @@ from reconciler.model.values import Value
 
 MOST_TEMPLATE: Final = 200_000  # characters of one template; parsing takes some microseconds for each
 MOST_OUTPUT: Final = 500_000  # characters of one template's output, and of all that its functions make
-SECONDS: Final = 1.0  # for one template, by the clock
+SECONDS: Final = 1.0  # for one template, of processor time: what else the machine does counts for nothing
+AGAIN_SECONDS: Final = 0.1  # after what takes too long was to be ended
 
 _BUDGET: Final = gotpl.ExecutionBudget(
     max_output_chars=MOST_OUTPUT, max_iterations=20_000, max_template_depth=50, max_function_calls=20_000
@@ -47,7 +49,9 @@ class _Overdue(BaseException):
 class Template:
     """One parsed template, which may be evaluated many times, in one thread at a time."""
 
-    def __init__(self, text: str, functions: Mapping[str, Callable[..., object]]) -> None:
+    def __init__(
+        self, text: str, functions: Mapping[str, Callable[..., object]], seconds_left: float = SECONDS
+    ) -> None:
         """Parse it. `functions` are those of its type; the few of sprig that types use are added. Raises
         TemplateFault.
         """
@@ -56,20 +60,21 @@ class Template:
         sandbox = gotpl.SandboxPolicy.strict(
             allow_functions=known, max_template_chars=MOST_TEMPLATE, default_budget=_BUDGET
         )
-        with _limits(SECONDS):
+        with time_limit(min(SECONDS, seconds_left)):
             self._template = gotpl.Template(text, functions=known, missing_key="error", sandbox=sandbox)
 
-    def output(self, values: Mapping[str, Value]) -> str:
+    def output(self, values: Mapping[str, Value], seconds_left: float = SECONDS) -> str:
         """Evaluate it for these parameters; a parameter without a value is an error. Raises TemplateFault."""
         self._text.made = 0
-        with _limits(SECONDS):
+        with time_limit(min(SECONDS, seconds_left)):
             return self._template.render(dict(values))
 
 
 @contextmanager
-def _limits(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TemplateFault for what gotpl refuses, and for what takes longer. Nothing else may be done in it."""
     try:
-        with _time_limit(seconds):
+        with _WATCHDOG.limit(seconds):
             yield
     except _Overdue:
         raise TemplateFault(f"takes more than {seconds:g} s") from None
@@ -88,26 +93,67 @@ def _fault(error: gotpl.TemplateError) -> TemplateFault:
     return TemplateFault(message, line=line)
 
 
-@contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise _Overdue in this thread after so many seconds. A call into C, which is short here, ends first."""
-    lock, ended = threading.Lock(), False
-    thread = ctypes.c_ulong(threading.get_ident())
+class _Watchdog:
+    """Raises _Overdue in threads whose time is over. One thread watches all others."""
 
-    def end() -> None:
-        with lock:
-            if not ended:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(_Overdue))
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._deadlines: dict[int, float] = {}  # by thread, by its clock
+        self._thread: threading.Thread | None = None
 
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        with lock:  # from here on nothing is raised; what was raised before reaches the caller
-            ended = True
+    def start(self) -> None:
+        """Start its thread, unless it runs: a process that was forked does not have it."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._watch, name="templates", daemon=True)
+            self._thread.start()
+
+    @contextmanager
+    def limit(self, seconds: float) -> Iterator[None]:
+        """Raise _Overdue in this thread after so many seconds of it. A call into C, which is short here, ends first."""
+        self.start()
+        thread = threading.get_ident()
+        with self._changed:
+            self._deadlines[thread] = _spent(thread) + seconds
+            self._changed.notify()
+        try:
+            yield
+        finally:
+            try:
+                self._end(thread)
+            finally:  # what was raised just now may have ended the first
+                self._end(thread)
+
+    def _end(self, thread: int) -> None:
+        """Raise nothing from here on; what was raised before reaches the caller."""
+        with self._lock:  # not `_changed`: what is raised between its lock and its block would keep the lock
+            self._deadlines.pop(thread, None)
+
+    def _watch(self) -> None:
+        with self._changed:
+            while True:
+                left = {thread: deadline - _spent(thread) for thread, deadline in self._deadlines.items()}
+                for thread in [one for one, seconds in left.items() if seconds <= 0]:
+                    # Once more later: what is raised in a finalizer is lost.
+                    self._deadlines[thread] += AGAIN_SECONDS
+                    left[thread] = AGAIN_SECONDS
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Overdue))
+                self._changed.wait(min(left.values(), default=None))
+
+
+def _spent(thread: int) -> float:
+    """Return the seconds of processor time that a thread has taken."""
+    return time.clock_gettime(time.pthread_getcpuclockid(thread))
+
+
+_WATCHDOG: Final = _Watchdog()
+
+
+def start_watchdog() -> None:
+    """Start the thread that ends what takes too long. The first template does so, where threads may still be started
+    then.
+    """
+    _WATCHDOG.start()
 
 
 def _refused() -> dict[str, Callable[..., object]]:

@@ -37,6 +37,7 @@ class ErrorCode(StrEnum):
     KIND_NOT_FOUND = "kind-not-found"
     RESOURCE_NOT_FOUND = "resource-not-found"
     DESTINATION_NOT_FOUND = "destination-not-found"
+    NOT_RENDERED = "not-rendered"
     # 405
     METHOD_NOT_ALLOWED = "method-not-allowed"
     # 409

@@ -145,7 +145,7 @@ def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delive
     if incomplete:
         members["incomplete"] = list(incomplete)
     if kind == "Configuration":
-        members["ready"] = not incomplete
+        members["ready"] = _is_ready(members)
     if delivery is not None:
         members.pop("leftOut", None)
         if delivery.left_out:
@@ -155,6 +155,21 @@ def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delive
         why_not: dict[str, Value] = {"delivers": False, "reason": delivery.reason}
         members["delivery"] = why_not if delivery.reason else {"delivers": True, **stale}
     return values.canonical_json(members)
+
+
+def with_rendering(status: bytes, said: bytes | None) -> bytes:
+    """The same status of a Configuration with another `rendering`, JSON; None for one that is not rendered."""
+    members = _members(status)
+    members.pop("rendering", None)
+    if said is not None:
+        members["rendering"] = msgspec.json.decode(said)
+    return values.canonical_json({**members, "ready": _is_ready(members)})
+
+
+def _is_ready(members: Mapping[str, Value]) -> bool:
+    """Nothing of it is incomplete, and no rendering of it failed."""
+    said = members.get("rendering")
+    return not members.get("incomplete") and not (isinstance(said, dict) and "fault" in said)
 
 
 def with_drift(status: bytes, drift: Mapping[str, Value] | None) -> bytes:

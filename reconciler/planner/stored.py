@@ -12,12 +12,12 @@ from typing import cast
 
 import msgspec
 
-from reconciler.model import builtins, component_types, components, desired, masking, names, resource, type_checks
+from reconciler.model import builtins, component_types, components, desired, masking, names, resource, type_checks, values
 from reconciler.model.component_types import ComponentType
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, StoredState
-from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
+from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets, is_secret_reference
 from reconciler.model.type_checks import Fit, Lookup, TypeOf
 from reconciler.model.values import Pointer, Value
 from reconciler.planner.planner import References
@@ -33,6 +33,14 @@ def document_in_clear(key: Key, stored: StoredDocument | VersionRow) -> dict[str
 def masked_document(key: Key, stored: StoredDocument | VersionRow) -> dict[str, Value]:
     """Return a stored resource as readers get it, without status. Raises Damaged."""
     return _decoded(key, stored.body)
+
+
+def shown_spec(key: Key, stored: StoredDocument) -> Value:
+    """Return the spec of a stored resource as readers get it, with the references that an earlier version of the
+    product took for secrets. Raises Damaged.
+    """
+    references = {at: value for at, value in held_secrets(key, stored).items() if is_secret_reference(value)}
+    return values.replaced(masked_document(key, stored), references)["spec"]
 
 
 def held_secrets(key: Key, stored: StoredDocument | VersionRow) -> dict[Pointer, Value]:
@@ -88,7 +96,7 @@ class TypeLookup:
         """Return the masked spec of a resource that is stored or built in, or None. Raises Damaged."""
         stored = None if key in self._going else self._view.documents(self._project, [key]).get(key)
         if stored is not None:
-            return masked_document(key, stored)["spec"]
+            return shown_spec(key, stored)
         built_in = builtins.built_in().get(key)
         return None if built_in is None else built_in["spec"]
 

@@ -277,7 +277,8 @@ class Applier:
             )
             planned, parts = await self._planned(job, messages.RedactPlanned)
             if planned.exists and planned.obstacle is None and not dry_run:
-                change = ResourceChange(None, project=request.project) if planned.ends_routes else None
+                # Routes may have ended, and renderings are gone.
+                change = ResourceChange(None, project=request.project)
                 record = Record(redacts=True, address=log_context.request_address(), change=change)
                 await self._write(parts, record)
             return planned
@@ -290,9 +291,7 @@ class Applier:
         """
         job = messages.LineageJob(await self.context(project), repository, str(mirror))
         found, parts = await self._planned(job, messages.LineageFound)
-        for part in parts:  # each in a transaction of some milliseconds
-            async with self._locks.hold(project):
-                await self._write((part,), Record())
+        await self._write_apart(parts, project)
         return found.explained > 0
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
@@ -309,6 +308,16 @@ class Applier:
                 found, parts = await self._planned(job, messages.RoutesFound)
                 await self._write(parts, Record())
         return _routes.decode(found.routes)
+
+    async def render(self, project: str) -> bool:
+        """Render the Configurations of a project that changed, as many as one job does, and store the results that
+        still hold. Return True if there are more.
+
+        Raises StoreFault, WorkerGone, DiskHangs.
+        """
+        rendered, parts = await self._planned(messages.RenderJob(await self.context(project)), messages.Rendered)
+        await self._write_apart(parts, project)
+        return not rendered.is_all
 
     async def review(self, job: messages.ReviewJob) -> messages.ReviewPlanned:
         """Plan what merging a proposal would do. Nothing is stored, and no change waits for it.
@@ -358,6 +367,14 @@ class Applier:
         """
         seconds = STORE_SECONDS if until is None else max(0.0, until - asyncio.get_running_loop().time())
         await to_its_end(self._store.commit(parts, record=record, timeout=seconds))
+
+    async def _write_apart(self, parts: Iterable[Changes], project: str) -> None:
+        """Store parts that were planned without the lock, each in a transaction of some milliseconds: their rows check
+        that they still hold.
+        """
+        for part in parts:
+            async with self._locks.hold(project):
+                await self._write((part,), Record())
 
     async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         project = request.project

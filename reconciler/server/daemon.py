@@ -134,6 +134,7 @@ async def _up(
     for one in for_logs:
         log.info("Listening for log records on %s.", one, extra={"fields": {"logAddress": one}})
     process.notify(f"READY=1\nSTATUS=listening on {address}")
+    projects = await services.store.projects()
     work: dict[str, Coroutine[Any, Any, None]] = {
         "watchdog": _watchdog(),
         "last-uses-of-keys": services.accounts.keep_touched(),
@@ -141,6 +142,7 @@ async def _up(
         "reloads": _reloads(plan, built, served, reload),
         "erasing": erase_loop(services.store),
         "routes": built.delivery.keep(services.store),
+        "renderings": built.rendering.keep(projects),
         "notifications": built.notifying.keep(),
         "audit": built.auditing.keep(),
         "companion": plan.when_up(Running(address, services)),

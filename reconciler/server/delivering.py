@@ -1,17 +1,13 @@
-"""Delivery as the daemon runs it, and routes kept up to date.
-
-The routes of a project are read again whenever its resources change: one project at a time, and once more if it changes
-meanwhile. So the worker has one such job, however fast commits come.
+"""Delivery as the daemon runs it, and routes kept up to date: those of a project are read again whenever its resources
+change.
 """
 
-import asyncio
 import contextlib
-import logging
 import random
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple, Protocol
@@ -30,15 +26,12 @@ from reconciler.delivery.secrets import SecretSources
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Routes
 from reconciler.reconcile.apply import Applier
+from reconciler.server.project_following import AGAIN_SECONDS, ProjectFollowing
 from reconciler.server.schedules import Job, scheduled
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 from reconciler.store.records import ResourceChange
 
-log = logging.getLogger(__name__)
-
-AGAIN_SECONDS = 10.0  # after a project could not be read or followed
-PAUSE_SECONDS = 0.05  # between two readings, for what changes together
 LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of before are used
 
 
@@ -56,13 +49,6 @@ Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
 """Return the routes of a project, and the last known settings of these destinations, which may have none."""
 
 
-class RouteFault(NamedTuple):
-    """Why a project is not followed in full, and the timer of the next time that it is read, changed or not."""
-
-    message: str
-    timer: asyncio.TimerHandle
-
-
 class Change(NamedTuple):
     """The changes of a project since its routes were read. `at` is the first of them, by the monotonic clock."""
 
@@ -74,8 +60,10 @@ class Change(NamedTuple):
         return self if later is None else Change(self.at, self.endpoints | later.endpoints)
 
 
-class RouteFollowing:
+class RouteFollowing(ProjectFollowing):
     """The projects whose routes are to be read, in the order in which that was found."""
+
+    verb = "routes"
 
     def __init__(
         self,
@@ -85,28 +73,19 @@ class RouteFollowing:
         monotonic: Callable[[], float],
         again_seconds: float = AGAIN_SECONDS,
     ) -> None:
-        self._again_seconds = again_seconds
+        super().__init__(again_seconds=again_seconds)
         self._monotonic = monotonic
         self._unread: dict[str, Change] = {}  # what no reading that has begun sees
         self._being_read: Change | None = None  # what the reading that has begun sees
         self._read = read
         self._follower = follower
-        self._waiting: dict[str, None] = {}
         self._reading: str | None = None
-        self._faults: dict[str, RouteFault] = {}
-        self._woken = asyncio.Event()
 
     def heard(self, told: ResourceChange) -> None:
-        """The store changed."""
         if told.changed and told.project is not None:
             change = Change(self._monotonic(), frozenset(told.changed_endpoints))
             self._unread[told.project] = self._unread.get(told.project, change).and_then(change)
-            self.ask(told.project)
-
-    def ask(self, project: str) -> None:
-        """Read a project soon."""
-        self._waiting[project] = None
-        self._woken.set()
+        super().heard(told)
 
     def behind(self, project: str) -> Behind | None:
         """How far the routes of a project are behind the store; None if all that changed was read."""
@@ -117,21 +96,8 @@ class RouteFollowing:
             return None
         return Behind(self._monotonic() - change.at > LATE_SECONDS, change.endpoints)
 
-    async def keep(self, projects: Iterable[str]) -> None:
-        """Read these projects, then for ever those that change."""
-        for project in projects:
-            self.ask(project)
-        while True:
-            await self._woken.wait()
-            while self._waiting:
-                project = self._reading = next(iter(self._waiting))
-                del self._waiting[project]
-                self._came(project, await self._follow(project))
-            self._woken.clear()
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _follow(self, project: str) -> str | None:
-        """Why it is not followed in full; None when it is."""
+    async def _follow(self, project: str) -> bool:
+        self._reading = project
         change = self._being_read = self._unread.pop(project, None)
         routes = None
         try:
@@ -142,24 +108,10 @@ class RouteFollowing:
             # routes of before are in force.
             if routes is None and change is not None and not isinstance(problem, errors.Refused):
                 self._unread[project] = change.and_then(self._unread.get(project))
-            return problem.message
+            raise
         finally:
             self._reading = self._being_read = None
-        return None
-
-    def _came(self, project: str, message: str | None) -> None:
-        """Log a lasting fault once, and its end, and try again."""
-        before = self._faults.pop(project, None)
-        if before is not None:
-            before.timer.cancel()
-        if message is None:
-            if before is not None:
-                log.warning("What the project %s routes is followed in full again.", project)
-            return
-        if before is None or before.message != message:
-            log.warning("What the project %s routes is not followed in full, and is read again: %s", project, message)
-        timer = asyncio.get_running_loop().call_later(self._again_seconds, self.ask, project)
-        self._faults[project] = RouteFault(message, timer)
+        return False
 
 
 QUEUES = "queues"

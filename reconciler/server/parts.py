@@ -39,6 +39,7 @@ from reconciler.server import delivering, following, notifying, process, serving
 from reconciler.server.delivering import Delivering
 from reconciler.server.notifying import Notifying
 from reconciler.server.process import ShutdownDeadline
+from reconciler.server.project_following import RenderingFollowing
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.settings.models import Settings
 from reconciler.store import engines, files
@@ -78,6 +79,7 @@ class Parts(NamedTuple):
     delivery: Delivering
     notifying: Notifying
     auditing: AuditUpkeep
+    rendering: RenderingFollowing
 
 
 @contextlib.asynccontextmanager
@@ -145,7 +147,9 @@ async def build_parts(
             watching=watching,
             flow_key=await operations.flow_key(),
         )
-        yield Parts(services, repositories, delivery, watching, auditing)
+        rendering = RenderingFollowing(applier.render)
+        store.subscribe(ResourceChange, rendering.heard)
+        yield Parts(services, repositories, delivery, watching, auditing, rendering)
 
 
 class SignInParts(NamedTuple):

@@ -196,11 +196,13 @@ def _write_part(connection: Connection, part: records.Changes, link: NextLink) -
     connection.each("insert_run_status", part.statuses)
     resources = (part.versions, part.heads, part.head_statuses, part.rewritten, part.removed)
     is_seen = any((*resources, part.forgotten_files, part.files, part.wanted))
+    is_seen = _write_renderings(connection, part) or is_seen
     return _write_lineages(connection, part) or is_seen
 
 
 def _write_resources(connection: Connection, part: records.Changes) -> None:
     connection.each("remove_head", part.removed)
+    connection.each("forget_rendering", part.removed)
     replaced = ((row.project, row.kind, row.name) for row in part.versions)
     connection.each("forget_references", chain(part.removed, replaced))
     connection.each("insert_origin", part.origins)
@@ -218,6 +220,18 @@ def _write_resources(connection: Connection, part: records.Changes) -> None:
         (row.body, row.secrets, checksums.checksum_of(row.body, row.secrets), *row[:4]) for row in part.rewritten
     )
     connection.each("rewrite_version", rewritten)
+    # One that is in force may hold what is masked or redacted here.
+    connection.each("forget_renderings", {(row.project,) for row in part.rewritten})
+
+
+def _write_renderings(connection: Connection, part: records.Changes) -> bool:
+    """Tell if any of them changes a status."""
+    is_seen = False
+    for row in part.renderings:
+        if connection.run("put_rendering", *row[:6]).rowcount:
+            changed = connection.run("put_rendering_status", row.status, row.status_before, *row[:2]).rowcount
+            is_seen = is_seen or bool(changed)
+    return is_seen
 
 
 def _write_lineages(connection: Connection, part: records.Changes) -> bool:

@@ -76,6 +76,9 @@ class Store(Protocol):
     async def get(self, project: str, key: Key, *, version: int | None = None) -> bytes | None:
         """The resource as JSON with its `status`, or None; or one version as its history shows it. Raises `Damaged`."""
 
+    async def rendering(self, project: str, name: str) -> bytes | None:
+        """Return what Collectors get of a Configuration; empty if nothing is in force, None if it was never tried."""
+
     def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
         """The resources of a kind in byte order of their names, after a name ('' for all), in pages of one revision."""
 
@@ -274,6 +277,11 @@ class PlanningView(Protocol):
     def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.VersionRow]:
         """Every stored version under this key, present or not, or the one with this number; the newest first, a row at
         a time.
+        """
+
+    def unrendered(self, project: str, program: str) -> list[records.Unrendered]:
+        """Return the Configurations that this version of the program is to render, or to say something else of, sorted
+        by name.
         """
 
     def past_routes(self, project: str) -> dict[str, bytes]:

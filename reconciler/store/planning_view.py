@@ -64,6 +64,9 @@ class SqlitePlanningView:
             for version, *held in rows:
                 yield records.VersionRow(project, *key, version, *_whole(*held))
 
+    def unrendered(self, project: str, program: str) -> list[records.Unrendered]:
+        return [records.Unrendered(*row) for row in self._reader.run("unrendered", project, program)]
+
     def past_routes(self, project: str) -> dict[str, bytes]:
         return dict(self._reader.run("past_routes", project))
 

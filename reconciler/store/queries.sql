@@ -27,6 +27,9 @@ join version v on v.id = r.version_id
 join origin o on o.id = ifnull(r.origin, v.origin)
 where r.project = ? and r.kind = ? and r.name = ?;
 
+-- name: rendering
+select ifnull(body, x'') from rendering where project = ? and configuration = ?;
+
 -- name: list_page
 select v.body, r.status, o.head, o.tail,
        case when r.place is null then v.path when r.place = 1 then r.path end,
@@ -97,6 +100,30 @@ order by r.name;
 select version, body, secrets, checksum from version
 where project = ?1 and kind = ?2 and name = ?3 and (?4 is null or version = ?4)
 order by version desc;
+
+-- Configurations of which something else is to be rendered, or said, than is stored. Versions have growing numbers: the
+-- greatest, the sum and the number of all that a Configuration uses differ after every change.
+-- name: unrendered
+with recursive used (configuration, kind, name) as (
+  select name, kind, name from resource where project = ?1 and kind = 'Configuration'
+  union
+  select u.configuration, f.target_kind, f.target_name
+  from used u cross join reference f on f.project = ?1 and f.kind = u.kind and f.name = u.name
+),
+made (configuration, inputs) as (
+  select u.configuration,
+         printf('%d %d %d %d', max(r.version_id), sum(r.version_id), count(*),
+                sum(r.kind = 'Configuration' and r.incomplete = 1))
+  from used u cross join resource r on r.project = ?1 and r.kind = u.kind and r.name = u.name
+  group by u.configuration
+)
+select m.configuration, m.inputs, ifnull(g.inputs = m.inputs and g.program = ?2, 0), g.said
+from made m
+cross join resource r on r.project = ?1 and r.kind = 'Configuration' and r.name = m.configuration
+left join rendering g on g.project = ?1 and g.configuration = m.configuration
+where g.inputs is not m.inputs or g.program is not ?2
+   or (cast(r.status as text) -> '$.rendering') is not cast(g.said as text)
+order by m.configuration;
 
 -- name: past_routes
 select configuration, past from past_route where project = ? order by configuration;
@@ -373,6 +400,35 @@ set version = excluded.version, resource_id = excluded.resource_id, digest = exc
 
 -- name: put_head_status
 update resource set incomplete = ?, status = ?, digest = ifnull(?, digest) where project = ? and kind = ? and name = ?;
+
+-- Nothing is written unless the Configuration still uses what it was made of. A rendering stays in force while the next
+-- ones fail, and goes with the last one that is said of.
+-- name: put_rendering
+insert into rendering (project, configuration, program, inputs, said, body)
+select ?1, ?2, ?3, ?4, ?5, ?6
+where ?4 = (
+  with recursive used (kind, name) as (
+    values ('Configuration', ?2)
+    union
+    select f.target_kind, f.target_name
+    from used u cross join reference f on f.project = ?1 and f.kind = u.kind and f.name = u.name
+  )
+  select printf('%d %d %d %d', max(r.version_id), sum(r.version_id), count(*),
+                sum(r.kind = 'Configuration' and r.incomplete = 1))
+  from used u cross join resource r on r.project = ?1 and r.kind = u.kind and r.name = u.name)
+on conflict (project, configuration) do update
+set program = excluded.program, inputs = excluded.inputs, said = excluded.said,
+    body = case when excluded.said is not null then ifnull(excluded.body, body) end;
+
+-- name: put_rendering_status
+update resource set status = ?1
+where project = ?3 and kind = 'Configuration' and name = ?4 and status = ?2 and status <> ?1;
+
+-- name: forget_rendering
+delete from rendering where project = ?1 and configuration = ?3 and ?2 = 'Configuration';
+
+-- name: forget_renderings
+delete from rendering where project = ?;
 
 -- name: put_past_route
 insert or replace into past_route (project, configuration, is_in_force, past) values (?, ?, ?, ?);

@@ -116,6 +116,23 @@ class PastRouteRow(NamedTuple):
     past: bytes | None
 
 
+class RenderingRow(NamedTuple):
+    """The rendering of a Configuration, made of `inputs` (see `Unrendered`) by this version of the program.
+
+    `said` is its `status.rendering` as JSON, None if it is not rendered. `body` is None if what is in force stays so.
+    The resource gets `status` where it has `status_before`. Nothing is written if it uses something else by now.
+    """
+
+    project: str
+    configuration: str
+    program: str
+    inputs: str
+    said: bytes | None
+    body: bytes | None
+    status_before: bytes
+    status: bytes
+
+
 class QuoteRow(NamedTuple):
     """A stored sentence that quotes a resource, or its replacement.
 
@@ -467,6 +484,7 @@ class Changes:
     heads: list[HeadRow] = field(default_factory=list)
     head_statuses: list[HeadStatusRow] = field(default_factory=list)
     past_routes: list[PastRouteRow] = field(default_factory=list)
+    renderings: list[RenderingRow] = field(default_factory=list)  # each checks that it holds
     rewritten: list[VersionRow] = field(default_factory=list)
     quotes: list[QuoteRow] = field(default_factory=list)
     removed: list[KeyRow] = field(default_factory=list)
@@ -557,6 +575,19 @@ class StoredDocument(NamedTuple):
     def __repr__(self) -> str:
         """Without the secrets."""
         return f"StoredDocument({self.body!r})"
+
+
+class Unrendered(NamedTuple):
+    """A Configuration whose rendering, or `status.rendering`, is not what is stored of it should give.
+
+    `inputs` differs after every change of what it uses. `said` is what was said of it last; `is_said`: that holds, and
+    only the status lacks it.
+    """
+
+    configuration: str
+    inputs: str
+    is_said: int
+    said: bytes | None
 
 
 class Unexplained(NamedTuple):

@@ -154,6 +154,10 @@ class SqliteStore:
     async def create_project(self, name: str, *, at: str) -> None:
         await self._write(lambda writer: writer.run("put_project", name, at))
 
+    async def rendering(self, project: str, name: str) -> bytes | None:
+        row = self._first("rendering", project, name)
+        return None if row is None else bytes(row[0])
+
     async def get(self, project: str, key: Key, *, version: int | None = None) -> bytes | None:
         if version is None:
             row = self._first("get", project, *key)

@@ -18,6 +18,7 @@ from typing import BinaryIO, NoReturn, TypeAlias, get_args
 
 import msgspec
 
+from reconciler.collectors import templates
 from reconciler.git.faults import GitFault
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import errors
@@ -26,7 +27,7 @@ from reconciler.store import engines
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
 from reconciler.version import __version__
-from reconciler.worker import commits, messages, requests, reviews, routes, sandbox
+from reconciler.worker import commits, messages, renderings, requests, reviews, routes, sandbox
 from reconciler.worker.sandbox import Granted
 from reconciler.worker.trees import Allowance
 
@@ -48,6 +49,7 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     sandbox.enter(granted)
     orders, answers = _take_over_pipes()
     child = Worker(answers)
+    templates.start_watchdog()
     sandbox.start_no_more()
     child.serve(orders)
     # A lane may still plan, but its answer is not needed any more.
@@ -136,6 +138,8 @@ class Worker:
                 planned = requests.plan_redaction(job, view, emit=emit)
             case messages.RoutesJob() as job:
                 planned = routes.find_routes(job, view, emit=emit)
+            case messages.RenderJob() as job:
+                planned = renderings.render_project(job, view, emit=emit)
             case messages.ReviewJob() as job:
                 planned = reviews.plan_review(job, view, allowance=allowance)
             case messages.CompareJob() as job:

@@ -135,6 +135,12 @@ class RoutesJob(msgspec.Struct, frozen=True, tag="routes"):
     left: tuple[str, ...] = ()
 
 
+class RenderJob(msgspec.Struct, frozen=True, tag="render"):
+    """Render the Configurations of a project that changed, for Collectors."""
+
+    context: Context
+
+
 class ReviewJob(msgspec.Struct, frozen=True, kw_only=True, tag="review"):
     """Plan what merging `head` into `base` would do; nothing is stored.
 
@@ -161,7 +167,7 @@ class CompareJob(msgspec.Struct, frozen=True, tag="compare"):
     pairs: tuple[ChangedVersions, ...]
 
 
-Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob | ReviewJob | CompareJob
+Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob | RenderJob | ReviewJob | CompareJob
 
 
 class Envelope(msgspec.Struct, frozen=True, tag="job"):
@@ -258,15 +264,13 @@ class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):
 class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     """The end of a search: the versions with the text where a reader sees it, in order, and the number of strings.
 
-    `exists`: there is, or was, such a resource. `obstacle` is why nothing may be rewritten. `ends_routes`: a version
-    with the text was the last good route of a Configuration that cannot deliver by its present version.
+    `exists`: there is, or was, such a resource. `obstacle` is why nothing may be rewritten.
     """
 
     exists: bool
     versions: tuple[int, ...] = ()
     places: int = 0
     obstacle: str | None = None
-    ends_routes: bool = False
 
 
 class RoutesFound(SecretMessage, frozen=True, tag="routes-found"):
@@ -276,6 +280,12 @@ class RoutesFound(SecretMessage, frozen=True, tag="routes-found"):
 
     restated: int
     routes: bytes
+
+
+class Rendered(msgspec.Struct, frozen=True, tag="rendered"):
+    """The end of a rendering. `is_all`: nothing is left for another job."""
+
+    is_all: bool
 
 
 class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):
@@ -317,7 +327,7 @@ class Exhausted(GitFault):
 
 
 Planned: TypeAlias = (
-    CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned | Compared
+    CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | Rendered | ReviewPlanned | Compared
 )
 Answer: TypeAlias = Ready | At | Part | Planned | Failed
 

@@ -58,6 +58,7 @@ SECONDS: Mapping[type[Job], WorkerSeconds] = {
     messages.LineageJob: WorkerSeconds(run=900.0),
     messages.RedactJob: WorkerSeconds(run=300.0, wait=60.0),
     messages.RoutesJob: WorkerSeconds(run=300.0),
+    messages.RenderJob: WorkerSeconds(run=60.0),
     messages.ReviewJob: WorkerSeconds(run=300.0, wait=60.0, file=60.0),
     messages.CompareJob: WorkerSeconds(run=60.0, wait=60.0),
 }

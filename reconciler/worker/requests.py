@@ -336,7 +336,7 @@ def plan_redaction(job: RedactJob, view: PlanningView, *, emit: Emit) -> RedactP
         except _Obstacle as obstacle:
             return RedactPlanned(exists=True, obstacle=str(obstacle))
     versions = tuple(sorted(search.versions))
-    return RedactPlanned(exists=True, versions=versions, places=search.places, ends_routes=search.ends_routes)
+    return RedactPlanned(exists=True, versions=versions, places=search.places)
 
 
 class _Redaction:
@@ -346,7 +346,6 @@ class _Redaction:
         self.project, self.key = job.context.project, Key(job.kind, job.name)
         self.versions: list[int] = []  # in which a reader sees the text
         self.places = 0  # the strings that have it
-        self.ends_routes = False
         self._rewritten: set[int] = set()  # versions, also those that have it as a secret
         self._job = job
         self._view = view
@@ -425,7 +424,6 @@ class _Redaction:
                     ends = self.key == Key("Destination", use) and number in self._rewritten
                 past = stale_routes.without(past, use) if ends else past
             if past != before:
-                self.ends_routes = True
                 past = structs.replace(past, at=self._job.context.at)
                 row = records.PastRouteRow(self.project, name, int(bool(past.uses)), msgspec.json.encode(past))
                 self._parts.rows.past_routes.append(row)

@@ -47,6 +47,7 @@ listResources       chosen        ok     ok    ok    ok    403   403     403   4
 getResource         chosen        ok     ok    ok    ok    403   403     403   404
 deleteResource      chosen        403    ok    ok    ok    403   403     403   404
 getRaw              chosen        403    ok    ok    ok    403   403     ok    404
+getCollectorYaml    chosen        403    ok    ok    ok    403   403     ok    404
 getHistory          chosen        ok     ok    ok    ok    403   403     403   404
 getResourceVersion  chosen        ok     ok    ok    ok    403   403     403   404
 listVersionChanges  chosen        ok     ok    ok    ok    403   403     403   404
@@ -380,7 +381,7 @@ async def _ask(world: World, asked: Asked, *, path: str, method: str, name: str,
     if name == "makePlan":  # of which the body says what it is about
         body = {"repository": f"of-{asked.target}", "head": "refs/heads/main"}
     made = world.plans if name == "getPlan" else world.notifications if "Notification" in name else world.runs
-    address = _address(path, asked.target, run=made[asked.target], raw=name == "getRaw")
+    address = _address(path, asked.target, run=made[asked.target], raw=name in ("getRaw", "getCollectorYaml"))
     if is_allowed and method != "GET":
         body = HARMLESS.get(name, body)
         address += "" if name in HARMLESS else "?nonsense=1"

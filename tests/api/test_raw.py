@@ -65,7 +65,7 @@ NAME_RULE = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and begin and end
     [
         ("Configuration/none/raw", 404, "There is no Configuration none."),
         ("Configuration/built/raw", 404, "The Configuration built has no `raw` in its spec."),
-        ("SourceType/otlp/raw", 404, "Only a Configuration may have a raw text, and SourceType is another kind."),
+        ("SourceType/otlp/raw", 404, "Only a Configuration has a text for Collectors, and SourceType is another kind."),
         ("Pod/x/raw", 404, "There is no such kind; the kinds are listed in /openapi.json."),
         ("Configuration/-x/raw", 400, f"The name in the path {NAME_RULE}."),
     ],

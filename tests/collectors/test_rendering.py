@@ -1,12 +1,14 @@
 """A Configuration becomes what a Collector runs: pipelines, names, order, secrets, limits."""
 
+import time
 from collections.abc import Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
 import yaml
 
-from reconciler.collectors.components import Unrenderable
+from reconciler.collectors.components import BLOCKS, PARTS, Unrenderable
 from reconciler.collectors.rendering import Renderer, Rendering
 from reconciler.model import builtins
 from reconciler.model.names import Key
@@ -188,7 +190,7 @@ def test_too_many_pipelines_are_refused() -> None:
 
 
 def test_a_configuration_has_two_seconds() -> None:
-    instants = iter([0.0, 0.5, 2.5])
+    instants = chain([0.0, 0.5], repeat(2.5))
     renderer = Renderer(
         {key: document["spec"] for key, document in builtins.built_in().items()}.get, lambda: next(instants)
     )
@@ -205,3 +207,19 @@ def test_the_metrics_of_a_category() -> None:
         "load": None,
         "memory": {"metrics": {"system.memory.usage": {"enabled": False}}},
     }
+
+
+def test_many_slow_templates_and_a_long_result_end_in_time() -> None:
+    slow = "{{range .many}}{{range $.many}}" + "{{$a := 1}}" * 20 + "{{end}}{{end}}- a: [{{range .many}}x, {{end}}x]"
+    long = "- a: [" + "x, " * 60_000 + "x]"
+    blocks: dict[str, Value] = {one: dict.fromkeys(PARTS, slow) for one in BLOCKS}
+    many: Value = {"name": "many", "default": [*range(100)]}
+    types: dict[Key, Value] = {
+        Key("SourceType", "slow"): {**blocks, "parameters": [many]},
+        Key("SourceType", "long"): {"logs": {"receivers": long}},
+    }
+    for spec in ([component("slow")] * 9, [component("long")] * 9):
+        begun = time.thread_time()
+        with pytest.raises(Unrenderable, match=r"it takes more than 2 s|it has more than 4,000,000"):
+            rendered({"sources": [*spec], "destinations": [component("debug")]}, types)
+        assert time.thread_time() - begun < 3

@@ -10,6 +10,7 @@ from api.pages import accounts, forms, sign_in
 from reconciler.auth import changes, rate_limits, sessions
 from reconciler.auth import sign_in as auth_sign_in
 from reconciler.auth.oidc import discovery, flows, provider, tokens
+from reconciler.collectors import rendering
 from reconciler.delivery import contract, intake, manager
 from reconciler.delivery.queue import contract as queue_contract
 from reconciler.delivery.queue import memory
@@ -56,6 +57,11 @@ PROVIDER = discovery.LIMITS
         (
             "an authorization code; an error's code",
             f"{provider.LONGEST_CODE:,}; {provider.LONGEST_ERROR} characters",
+        ),
+        (
+            "rendering a Configuration",
+            f"{rendering.SECONDS:g} s of processor time, {rendering.MOST_PIPELINES:,} pipelines, "
+            f"{rendering.MOST_CHARACTERS:,} characters",
         ),
         ("an ID token that is given back at sign-out", f"{flows.LONGEST_HINT:,} characters"),
         (

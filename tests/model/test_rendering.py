@@ -215,6 +215,16 @@ def test_a_status_of_an_earlier_version_does_not_say_where_it_runs() -> None:
     assert rendering.delivery(b'{"delivery":{"delivers":true},"latest":true}') == Delivery()
 
 
+def test_a_fault_of_a_rendering_makes_a_configuration_unready() -> None:
+    status = rendering.with_rendering(rendering.LATEST, b'{"fault":{"reason":"x"}}')
+    assert status == b'{"latest":true,"ready":false,"rendering":{"fault":{"reason":"x"}}}'
+    lacking = rendering.with_standing("Configuration", status, incomplete=("a",))
+    assert rendering.with_standing("Configuration", lacking, incomplete=()) == status
+    assert rendering.with_rendering(status, b'{"hash":"a"}') == b'{"latest":true,"ready":true,"rendering":{"hash":"a"}}'
+    assert rendering.with_rendering(status, None) == b'{"latest":true,"ready":true}'
+    assert rendering.with_rendering(lacking, None) == b'{"incomplete":["a"],"latest":true,"ready":false}'
+
+
 @pytest.mark.parametrize("status", [b'{"latest":true}', b'{"incomplete":[]}', b'{"incomplete":null}'])
 def test_a_status_that_lists_nothing_misses_nothing(status: bytes) -> None:
     assert rendering.incomplete(status) == ()

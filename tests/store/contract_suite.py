@@ -16,6 +16,7 @@ from tests.store.contract_prunes import PrunePromises
 from tests.store.contract_reads import ReadPromises
 from tests.store.contract_redactions import RedactionPromises
 from tests.store.contract_references import ReferencePromises
+from tests.store.contract_renderings import RenderingPromises
 from tests.store.contract_statuses import StatusPromises
 from tests.store.contract_subscriptions import SubscriptionPromises
 from tests.store.contract_suspensions import SuspensionPromises
@@ -34,6 +35,7 @@ class StoreContract(
     AccessPromises,
     AuditPromises,
     RedactionPromises,
+    RenderingPromises,
     DamagePromises,
     OperationsPromises,
     SubscriptionPromises,

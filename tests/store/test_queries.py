@@ -33,7 +33,8 @@ FILTERED = {"audit_events"}  # by an array of projects as well
 VERIFIED = {"chained_events", "rewrites_in_all", "stray_event"}  # which looks at all that there is
 INSERTS = {name for name, sql in STATEMENTS.items() if sql.startswith("insert")}
 OF_FEW = {"unmet"}  # which looks at all repositories
-KEYED = sorted(set(STATEMENTS) - WHOLE - INSERTS - LOOKED_THROUGH - FILTERED - VERIFIED - OF_FEW)
+FOLLOWING = {"put_rendering", "unrendered"}  # what they found themselves, from one reference to the next
+KEYED = sorted(set(STATEMENTS) - WHOLE - INSERTS - LOOKED_THROUGH - FILTERED - VERIFIED - OF_FEW - FOLLOWING)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,12 @@ def test_what_asks_for_keys_searches_by_an_index(connection: sqlite3.Connection,
     sorts = [step for step in steps if "TEMP B-TREE" in step]
     assert (scans, sorts) == ([], SORTS.get(name, []))
     assert any(step.startswith("SEARCH") for step in steps)
+
+
+@pytest.mark.parametrize("name", sorted(FOLLOWING))
+def test_what_follows_references_searches_by_an_index(connection: sqlite3.Connection, name: str) -> None:
+    scans = {step for step in plan(connection, name) if step.startswith("SCAN")}
+    assert scans <= {"SCAN u", "SCAN m", "SCAN CONSTANT ROW"}
 
 
 def test_a_page_of_events_is_read_in_its_order(connection: sqlite3.Connection) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.daemons import Daemon, Followed
+from tests.daemons import Daemon, Followed, until
 from tests.following import Follow, daemon, follow, source
 from tests.projects import Project, Resource, configuration, destination, labelled, resource, type_of
 from tests.repositories import Repository
@@ -67,4 +67,5 @@ def world(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> World:
     project = Project(daemon, followed.project)
     assert set(project.apply(*HELD).values()) == {"created"}
     assert project.apply(OLD) == {"old": "configured"}
+    until(lambda: "rendering" in project.get("Configuration", "all")["status"], "it is rendered")
     return World(project, followed.name)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.daemons import Followed
-from tests.projects import Project, Resource, configuration, labelled, resource, type_of
+from tests.daemons import Followed, until
+from tests.projects import Project, Resource, configuration, labelled, resource, type_of, unrendered
 from tests.repositories import ADDRESS, AUTHOR
 
 COMPONENTS = ("Source", "Processor", "Connector", "Destination", "Extension")
@@ -34,15 +34,16 @@ def test_finds_a_resource_by_kind_and_name(project: Project) -> None:
 def test_shows_each_kind_as_apply_list_and_history_do(project: Project) -> None:
     for sent, update in zip(ALL, project.updates(*ALL), strict=True):
         kind, name = sent["kind"], sent["metadata"]["name"]
-        shown = project.get(kind, name)
+        shown = unrendered(project.get(kind, name))
         assert update == {"resource": shown, "status": "created"}
-        assert shown in project.daemon.resources(kind, project=project.name)
-        assert project.daemon.history(kind, name, project=project.name) == [shown]
+        assert shown in map(unrendered, project.daemon.resources(kind, project=project.name))
+        assert [*map(unrendered, project.daemon.history(kind, name, project=project.name))] == [shown]
         assert (shown["apiVersion"], shown["kind"], shown["spec"]) == (sent["apiVersion"], kind, sent["spec"])
 
 
 def test_shows_what_apply_and_delete_take(project: Project) -> None:
     project.apply(*ALL)
+    until(lambda: "rendering" in project.get("Configuration", "all")["status"], "it is rendered")
     shown = [project.get(one["kind"], one["metadata"]["name"]) for one in ALL]
     assert project.updates(*shown) == [{"resource": one, "status": "unchanged"} for one in shown]
     assert project.deletion(*shown) == {

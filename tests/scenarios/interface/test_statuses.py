@@ -109,6 +109,7 @@ def test_has_the_resource_with_what_the_same_request_makes_of_its_status(project
     followed.source.write("owned.json", json.dumps(owned))
     followed.commit()
     project.apply(config)
+    daemons.until(lambda: "rendering" in project.get("Configuration", "all")["status"], "it is rendered")
     misfit = [type_of("own", NEEDED), destination("owned", needed="x"), config]
     for request, statuses, ready in (
         (misfit, ["configured", "forbidden", "unchanged"], False),

@@ -30,7 +30,7 @@ OPENED = frozenset(
     }
 )
 # Members of a resource's status that a version before did not have.
-ADDED = frozenset({"notes", "runsOn", "leftOut"})
+ADDED = frozenset({"notes", "runsOn", "leftOut", "rendering"})
 
 LARGEST_BYTES = 400_000
 CLOSED = "nightly"  # a destination whose window does not open

@@ -1,0 +1,51 @@
+"""`status.rendering` of a Configuration: the rendering in force, and why its present version has none. Pure."""
+
+import msgspec
+
+from reconciler.collectors.components import Unrenderable
+from reconciler.collectors.rendering import Renderer, Rendering
+from reconciler.model import values
+from reconciler.model.values import Value
+
+
+class RenderingFault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why the present version cannot be rendered: a sentence, and the parameter, the type, and the line of a template,
+    if known. `template` is its place in the type, such as `logs.receivers`.
+    """
+
+    reason: str
+    parameter: str = ""
+    type: str = ""
+    template: str = ""
+    line: int = 0
+
+
+class RenderingStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`hash` is that of the rendering in force, '' if there is none: of the present version, or of the last that could
+    be rendered.
+    """
+
+    hash: str = ""
+    fault: RenderingFault | None = None
+
+    def encoded(self) -> bytes:
+        """Return it as canonical JSON."""
+        return values.canonical_json(msgspec.to_builtins(self))
+
+
+_decoder = msgspec.json.Decoder(RenderingStatus)
+
+
+def decoded(said: bytes | None) -> RenderingStatus:
+    """Return what was encoded; one without a hash for None."""
+    return RenderingStatus() if said is None else _decoder.decode(said)
+
+
+def render(renderer: Renderer, spec: Value, *, before: RenderingStatus) -> tuple[RenderingStatus, Rendering | None]:
+    """Render a Configuration, given its masked spec. If that fails, the rendering of `before` stays in force."""
+    try:
+        made = renderer.render(spec)
+    except Unrenderable as fault:
+        told = RenderingFault(fault.reason, fault.parameter, fault.type_name, fault.template, fault.line)
+        return RenderingStatus(before.hash, fault=told), None
+    return RenderingStatus(made.hash), made

@@ -1,0 +1,116 @@
+"""The YAML that a Collector runs is served, or the reason why there is none."""
+
+from typing import Any
+from unittest.mock import ANY
+
+import httpx2
+import pytest
+
+from api.calls import Services
+
+pytestmark = pytest.mark.anyio
+
+PATH = "/v1/resources/Configuration/web/collector.yaml"
+WEB: dict[str, Any] = {"sources": [{"type": "otlp"}], "destinations": [{"type": "debug"}]}
+
+
+def resource(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "service/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+async def apply(client: httpx2.AsyncClient, *resources: dict[str, Any], query: str = "") -> None:
+    answer = await client.post(f"/v1/apply{query}", json={"resources": resources})
+    assert {one["status"] for one in answer.json()["updates"]} <= {"created", "configured"}
+
+
+def missing(why: str, name: str = "web") -> dict[str, Any]:
+    return {"errors": [f"There is no collector.yaml of the Configuration {name}: {why}."], "codes": ["not-rendered"]}
+
+
+async def test_it_is_the_rendering_with_its_hash(client: httpx2.AsyncClient, services: Services, project: str) -> None:
+    await apply(client, resource("Configuration", "web", **WEB))
+    early = await client.get(PATH)
+    assert (early.status_code, early.json()) == (404, missing("it is not rendered yet; try again in a moment"))
+    assert not await services.applier.render(project)
+    answer = await client.get(PATH)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/yaml")
+    assert "otlp/source0" in answer.text
+    shown = (await client.get("/v1/resources/Configuration/web")).json()["resource"]["status"]
+    assert answer.headers["etag"] == f'"{shown["rendering"]["hash"]}"'
+    held = await client.get(PATH, headers={"If-None-Match": answer.headers["etag"]})
+    assert (held.status_code, held.content) == (304, b"")
+    head = await client.head(PATH)
+    assert (head.status_code, head.headers["etag"]) == (200, answer.headers["etag"])
+
+
+async def test_raw_text_is_served_as_it_is(client: httpx2.AsyncClient) -> None:
+    raw = "receivers:\n  otlp: {}\n"
+    await apply(client, resource("Configuration", "web", raw=raw))
+    answer = await client.get(PATH)
+    assert (answer.status_code, answer.text, answer.headers["content-type"]) == (200, raw, "application/yaml")
+    as_raw = await client.get("/v1/resources/Configuration/web/raw")
+    assert answer.headers["etag"] == as_raw.headers["etag"]
+
+
+async def test_the_last_good_one_is_served_while_the_next_fails(
+    client: httpx2.AsyncClient, services: Services, project: str
+) -> None:
+    good = resource("SourceType", "own", logs={"receivers": "- filelog: {}"})
+    bad = resource("SourceType", "own", logs={"receivers": "- filelog: {{ .nothing }}"})
+    web = resource("Configuration", "web", **{**WEB, "sources": [{"type": "own"}]})
+    await apply(client, bad, web)
+    await services.applier.render(project)
+    why = "Source 0 (in place): in `logs.receivers` of the type `own`, line 1: the parameter `nothing` has no value"
+    answer = await client.get(PATH)
+    assert (answer.status_code, answer.json()) == (404, missing(why))
+    await apply(client, good)
+    await services.applier.render(project)
+    first = await client.get(PATH)
+    await apply(client, bad)
+    await services.applier.render(project)
+    again = await client.get(PATH)
+    assert (again.status_code, again.content) == (200, first.content)
+    shown = (await client.get("/v1/resources/Configuration/web")).json()["resource"]["status"]
+    assert (shown["ready"], shown["rendering"]["fault"]["reason"]) == (False, why)
+
+
+async def test_what_has_none_says_why(client: httpx2.AsyncClient, services: Services, project: str) -> None:
+    hook = resource("Destination", "hook", type="webhook", parameters=[{"name": "hostname", "value": "a.example"}])
+    delivers = {"sources": [{"type": "otlp"}], "destinations": [{"name": "hook"}]}
+    await apply(client, hook, resource("Configuration", "web", **delivers))
+    queue = resource("Extension", "queue", type="file_storage", parameters=[{"name": "max_bytes", "value": "much"}])
+    part = resource("Configuration", "part", **WEB, extensions=[{"name": "queue"}])
+    await apply(client, queue, part, query="?acceptInvalid=true")
+    await services.applier.render(project)
+    answer = await client.get(PATH)
+    assert (answer.status_code, answer.json()) == (404, missing("it runs in the service"))
+    answer = await client.get(PATH.replace("web", "part"))
+    assert (answer.status_code, answer.json()) == (404, missing("it is incomplete, as its status says", "part"))
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("Configuration/none", "There is no Configuration none."),
+        ("SourceType/otlp", "Only a Configuration has a text for Collectors, and SourceType is another kind."),
+        ("Pod/x", "There is no such kind; the kinds are listed in /openapi.json."),
+    ],
+)
+async def test_what_is_no_configuration_is_not_found(client: httpx2.AsyncClient, path: str, sentence: str) -> None:
+    answer = await client.get(f"/v1/resources/{path}/collector.yaml")
+    assert (answer.status_code, answer.json()) == (404, {"errors": [sentence], "codes": ANY})
+
+
+async def test_a_redaction_takes_it_out_of_force_until_it_is_made_anew(
+    client: httpx2.AsyncClient, services: Services, project: str
+) -> None:
+    await apply(client, resource("Configuration", "web", **WEB, contentType="canary-text"))
+    await services.applier.render(project)
+    await apply(client, resource("Configuration", "web", **WEB))
+    await services.applier.render(project)
+    before = await client.get(PATH)
+    answer = await client.post("/v1/Configuration/web/history/redact", json={"value": "canary-text"})
+    assert (answer.status_code, answer.json()["versions"]) == (200, [1])
+    assert (await client.get(PATH)).status_code == 404
+    await services.applier.render(project)
+    assert (await client.get(PATH)).content == before.content

@@ -1,0 +1,141 @@
+"""Promises of a store about what Collectors get: it is written where it still holds, and goes with the rest."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from reconciler.model.names import Key
+from reconciler.store.contract import Store
+from reconciler.store.records import Changes, KeyRow, Record, ReferenceRow, RenderingRow, VersionRow, Unrendered
+from tests.store import rows
+from tests.store.engines import Engine
+
+KIND = "Configuration"
+PROGRAM = "1.0"
+SAID = b'{"hash":"aa"}'
+
+
+def using(name: str, *destinations: str, number: int = 1, incomplete: int = 0) -> Changes:
+    """A part that stores a version of a Configuration that names these Destinations."""
+    part = rows.stored(name, number=number)
+    return replace(
+        part,
+        versions=[one._replace(kind=KIND) for one in part.versions],
+        heads=[one._replace(kind=KIND, resource_id=f"c-{name}", incomplete=incomplete) for one in part.heads],
+        audit=[],
+        references=[ReferenceRow(rows.PROJECT, KIND, name, rows.KIND, one) for one in destinations],
+    )
+
+
+def unrendered(engine: Engine, program: str = PROGRAM) -> dict[str, Unrendered]:
+    view = engine.view()
+    with view.snapshot():
+        found = view.unrendered(rows.PROJECT, program)
+    view.close()
+    return {one.configuration: one for one in found}
+
+
+def rendered(
+    one: Unrendered, said: bytes | None = SAID, body: bytes | None = b"a: 1\n", *, before: bytes = rows.STATUS
+) -> Changes:
+    """What a job sends of a Configuration that was found unrendered."""
+    told = json.loads(before)
+    told.pop("rendering", None)
+    status = json.dumps(told | ({} if said is None else {"rendering": json.loads(said)})).encode()
+    row = RenderingRow(rows.PROJECT, one.configuration, PROGRAM, one.inputs, said, body, before, status)
+    return Changes(renderings=[row])
+
+
+async def status(store: Store, name: str) -> bytes:
+    shown = json.loads(await store.get(rows.PROJECT, Key(KIND, name)) or b"")["status"]
+    return json.dumps({key: value for key, value in shown.items() if key != "source"}).encode()
+
+
+async def kept(engine: Engine, store: Store, *names: str) -> None:
+    """Everything of these is rendered."""
+    found = unrendered(engine)
+    await store.commit([rendered(found[name]) for name in names], record=Record())
+    assert unrendered(engine) == {}
+
+
+class RenderingPromises:
+    """Renderings."""
+
+    pytestmark = pytest.mark.anyio
+
+    async def test_a_rendering_is_kept_with_the_status_that_says_so(self, engine: Engine, store: Store) -> None:
+        await store.commit([rows.stored("d"), using("c", "d")], record=Record())
+        assert await store.rendering(rows.PROJECT, "c") is None
+        found = unrendered(engine)
+        assert {name: (one.is_said, one.said) for name, one in found.items()} == {"c": (0, None)}
+        assert await store.commit([rendered(found["c"])], record=Record()) == 2
+        assert await store.rendering(rows.PROJECT, "c") == b"a: 1\n"
+        assert json.loads(await status(store, "c")) == {"latest": True, "rendering": {"hash": "aa"}}
+        assert unrendered(engine) == {}
+        assert unrendered(engine, "2.0").keys() == {"c"}
+        assert await store.rendering("other", "c") is None
+
+    async def test_one_is_due_when_anything_that_it_uses_changes(self, engine: Engine, store: Store) -> None:
+        deep = rows.referring("d", "type")
+        await store.commit([rows.stored("type"), deep, rows.stored("apart"), using("c", "d")], record=Record())
+        await kept(engine, store, "c")
+        await store.commit([rows.stored("apart", number=2)], record=Record())
+        assert unrendered(engine) == {}
+        await store.commit([rows.stored("type", number=2)], record=Record())
+        assert unrendered(engine).keys() == {"c"}
+        await kept(engine, store, "c")
+        await store.commit([rows.removed("type")], record=Record())
+        assert unrendered(engine).keys() == {"c"}
+        await kept(engine, store, "c")
+        incomplete = using("c", "d").heads[0]._replace(incomplete=1)
+        await store.commit([Changes(heads=[incomplete])], record=Record())
+        assert unrendered(engine).keys() == {"c"}
+
+    async def test_one_stays_in_force_until_nothing_is_said_of_it(self, engine: Engine, store: Store) -> None:
+        await store.commit([using("c")], record=Record())
+        await kept(engine, store, "c")
+        await store.commit([using("c", number=2)], record=Record())
+        fault = b'{"fault":{"reason":"x"},"hash":"aa"}'
+        await store.commit([rendered(unrendered(engine)["c"], fault, None)], record=Record())
+        assert await store.rendering(rows.PROJECT, "c") == b"a: 1\n"
+        await store.commit([using("c", number=3)], record=Record())
+        await store.commit([rendered(unrendered(engine)["c"], None, None)], record=Record())
+        assert await store.rendering(rows.PROJECT, "c") == b""
+        assert unrendered(engine) == {}
+
+    async def test_nothing_is_written_of_what_changed_meanwhile(self, engine: Engine, store: Store) -> None:
+        await store.commit([rows.stored("d"), using("c", "d"), using("gone")], record=Record())
+        found = unrendered(engine)
+        gone = Changes(removed=[KeyRow(rows.PROJECT, KIND, "gone")])
+        revision = await store.commit([rows.stored("d", number=2), gone], record=Record())
+        after = await store.commit([rendered(found["c"]), rendered(found["gone"])], record=Record())
+        assert (after, await store.rendering(rows.PROJECT, "c")) == (revision, None)
+        assert await store.rendering(rows.PROJECT, "gone") is None
+        assert unrendered(engine).keys() == {"c"}
+
+    async def test_a_status_that_changed_meanwhile_is_told_again(self, engine: Engine, store: Store) -> None:
+        await store.commit([using("c")], record=Record())
+        found = unrendered(engine)
+        other = using("c").heads[0]._replace(status=b'{"latest":true,"ready":true}')
+        await store.commit([Changes(heads=[other])], record=Record())
+        await store.commit([rendered(found["c"])], record=Record())
+        assert await store.rendering(rows.PROJECT, "c") == b"a: 1\n"
+        [one] = unrendered(engine).values()
+        assert (one.is_said, one.said) == (1, SAID)
+        await store.commit([rendered(one, body=None, before=other.status)], record=Record())
+        assert unrendered(engine) == {}
+        assert await store.rendering(rows.PROJECT, "c") == b"a: 1\n"
+
+    async def test_it_goes_with_its_configuration_and_when_versions_are_rewritten(
+        self, engine: Engine, store: Store
+    ) -> None:
+        await store.commit([using("a"), using("b"), rows.stored("d")], record=Record())
+        await kept(engine, store, "a", "b")
+        await store.commit([Changes(removed=[KeyRow(rows.PROJECT, KIND, "a")])], record=Record())
+        assert await store.rendering(rows.PROJECT, "a") is None
+        assert await store.rendering(rows.PROJECT, "b") == b"a: 1\n"
+        row = VersionRow(rows.PROJECT, rows.KIND, "d", 1, rows.body("d", 1, "(redacted)"), None)
+        await store.commit([Changes(rewritten=[row])], record=Record())
+        assert await store.rendering(rows.PROJECT, "b") is None
+        assert unrendered(engine).keys() == {"b"}
