@@ -12,7 +12,17 @@ from typing import cast
 
 import msgspec
 
-from reconciler.model import builtins, component_types, components, desired, masking, names, resource, type_checks, values
+from reconciler.model import (
+    builtins,
+    component_types,
+    components,
+    desired,
+    masking,
+    names,
+    resource,
+    type_checks,
+    values,
+)
 from reconciler.model.component_types import ComponentType
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key

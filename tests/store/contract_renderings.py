@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.model.names import Key
 from reconciler.store.contract import Store
-from reconciler.store.records import Changes, KeyRow, Record, ReferenceRow, RenderingRow, VersionRow, Unrendered
+from reconciler.store.records import Changes, KeyRow, Record, ReferenceRow, RenderingRow, Unrendered, VersionRow
 from tests.store import rows
 from tests.store.engines import Engine
 
