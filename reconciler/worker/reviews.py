@@ -63,11 +63,11 @@ from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.trees import Allowance, FileLocations
 
-MOST_LINES = 20_000  # of a file; of a longer one places are those of the merge
+MOST_LINES = 20_000  # of a file; in a longer one, places are those of the merge
 
 
 class HeadLines:
-    """The lines of one merge in the head. Keeps those of the last file, since statuses come file by file."""
+    """Converts lines of a merge to lines of the head. It keeps the last file, since statuses come file by file."""
 
     def __init__(self, merged: Merged) -> None:
         self._merged, self._head = merged.merged, merged.head
@@ -80,7 +80,7 @@ class HeadLines:
         return msgspec.structs.replace(place, line=self._of(place.path).get(place.line, place.line))
 
     def reason(self, text: str, path: str) -> str:
-        """Return a reason with the places in the head that begin its lines."""
+        """Return a reason with the places at the beginning of its lines converted."""
         lines = self._of(path)
         return re.sub(
             rf"^({re.escape(path)}:)([0-9]+)(?=:)",
@@ -107,12 +107,12 @@ class HeadLines:
         return {} if max(text.count(b"\n") for text in texts) > MOST_LINES else merging.matching_lines(*texts)
 
 
-MOST_WALKED = 20_000  # resources in all; what is further away is not told
-MOST_AFFECTED = 1_000  # by one
+MOST_WALKED = 20_000  # resources in all; users that are further away are not reported
+MOST_AFFECTED = 1_000  # by one resource
 
 
 class Affected:
-    """The users of everything that is changed together; asked for inside the decision's snapshot of the store."""
+    """The users of all resources that are changed together. Use it inside the decision's snapshot of the store."""
 
     def __init__(self, decided: Sequence[Decided], snapshot: StoreSnapshot) -> None:
         written = {key: document for each in decided for key, document in each.written().items()}
@@ -125,7 +125,7 @@ class Affected:
             fresh = {user for users in named.values() for user in users} - self._users.keys()
 
     def by(self, outcome: Outcome) -> tuple[Key, ...]:
-        """Return what an outcome affects beside its own resource, in order."""
+        """Return the other resources that an outcome affects, in order."""
         if outcome.key is None or outcome.change in (Change.NONE, Change.REPLACE_HEAD):
             return ()
         found: set[Key] = set()
@@ -150,7 +150,7 @@ class ReadMerge:
 
     commit: CommitReading
     reading: TreeReading
-    world: StoreSnapshot
+    store: StoreSnapshot
     changed: Set[str]
     base: Mapping[Key, Desired]
     is_read: bool
@@ -174,12 +174,12 @@ class EntryWriter:
         are in force afterwards.
         """
         self._read, self._decision, self._lookup = read, decision, lookup
-        self._rules, self._world, self._terms = read.commit.rules, read.world, read.commit.terms
+        self._rules, self._store, self._mode = read.commit.rules, read.store, read.commit.mode
         self._affected, self._flows, self._restated = affected, tuple(flows), restated
         self._locations = FileLocations(read.reading.files, merged.merged, read.commit.allowance)
         self._lines = HeadLines(merged)
         self._owners = _owners(merged.base)
-        self._refused_before = _refused_before(read.world.view, read.commit.rules.name)
+        self._refused_before = _refused_before(read.store.view, read.commit.rules.name)
         self._reasons_before = _reasons_before(read, decision)
         # A secret is no guess where the caller has read it: in documents that the change does not touch, and the base.
         self._untouched = {one.key for one in _untouched(read.reading, read.changed)} if read.is_read else set()
@@ -191,20 +191,20 @@ class EntryWriter:
         if len(notes) > MOST_NOTES:
             notes = [*notes[: MOST_NOTES - 1], f"{len(notes) - MOST_NOTES + 1} more notes are left out."]
         outcomes = decision.decided.outcomes
-        if self._terms.live:  # most of what the repository owns was not read
+        if self._mode.live:  # most of what the repository owns was not read
             told = {
                 one.key
                 for one in outcomes
                 if one.status is not UpdateStatus.UNCHANGED and one.stored is not None
                 if one.stored.owner == rules.name
             }
-            owned = self._world.view.owned_count(rules.name, self._world.project)
+            owned = self._store.view.owned_count(rules.name, self._store.project)
             unchanged = owned - len(told) - len(decision.pruning.held)
         else:
             unchanged = sum(one.status is UpdateStatus.UNCHANGED for one in outcomes)
         return PlanEntry(
             name=rules.name,
-            project=self._world.project,
+            project=self._store.project,
             path=rules.path,
             statuses=plan.in_order(self._statuses()),
             unchanged=unchanged,
@@ -232,11 +232,11 @@ class EntryWriter:
             yield status
 
     def _renames(self) -> dict[Key, str]:
-        """Return the other name of each resource that goes and comes again with an equal spec."""
+        """Return the other name of each resource that is deleted and created again with an equal spec."""
         gone = [
             one.key for one in self._decision.decided.outcomes if one.change is Change.DELETE and one.key is not None
         ]
-        pairs = heads.renamed_resources(self._decision.decided, gone, self._world)
+        pairs = heads.renamed_resources(self._decision.decided, gone, self._store)
         return {key: new.name for key, new in pairs.items()} | {new: key.name for key, new in pairs.items()}
 
     def _status(self, outcome: Outcome, *, renamed: str | None, most: int, held: bool) -> PlanStatus:
@@ -289,9 +289,9 @@ class EntryWriter:
         return self._lines.place(PlanPlace(path=document.place.path, line=position.line, column=position.column))
 
     def _is_existing(self, outcome: Outcome, at: PlanPlace | None, *, held: bool) -> bool:
-        """It was so before, in a file that the change does not touch."""
+        """Return True if the status was the same before, in a file that the change does not touch."""
         if outcome.ordinal is None:
-            assert outcome.key is not None  # what goes is stored
+            assert outcome.key is not None  # a resource to delete is stored
             return HeldRow(self._rules.name, *outcome.key, "held" if held else "in-use") in self._decision.stayed
         if at is None or at.path in self._read.changed:
             return False
@@ -300,12 +300,12 @@ class EntryWriter:
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
     def _fields(self, outcome: Outcome) -> Iterator[PlanField]:
-        """Yield the fields that differ from the stored version, or all of a resource that comes or goes. Raises
-        Damaged.
+        """Yield the fields that differ from the stored version, or all fields of a resource that is created or deleted.
+        Raises Damaged.
         """
         if outcome.key is None:
             return
-        before = self._world.view.documents(self._world.project, [outcome.key]).get(outcome.key)
+        before = self._store.view.documents(self._store.project, [outcome.key]).get(outcome.key)
         if outcome.change is Change.DELETE and before is not None:
             gone = field_changes.stored_state(outcome.key, before)
             yield from plan_fields.find_fields(gone, None, lookup=self._lookup)
@@ -313,7 +313,7 @@ class EntryWriter:
             return
         document = self._decision.decided.documents[outcome.ordinal]
         if not document.owned:
-            return  # nobody can say which of its values are secrets
+            return  # it is unknown which of its values are secrets
         new = document.document()
         fit = self._decision.decided.fits.get(outcome.key) or type_checks.fit(new, self._lookup)
         found = dict(fit.secrets)
@@ -321,7 +321,7 @@ class EntryWriter:
             old = None
         else:
             old = field_changes.stored_state(outcome.key, before)
-            if self._terms.live and outcome.key not in self._untouched:
+            if self._mode.live and outcome.key not in self._untouched:
                 other = _hidden(found, self._read.base.get(outcome.key) if self._read.is_read else None)
                 new, found = values.replaced(new, other), found | other
         yield from plan_fields.find_fields(
@@ -329,11 +329,11 @@ class EntryWriter:
         )
 
     def _unresolved(self, outcome: Outcome) -> tuple[NamedResource, ...]:
-        """Return the references of what is stored anew that lead to what is only assumed to be there."""
-        if outcome.change not in WRITING or outcome.ordinal is None or not self._terms.assumed:
+        """Return the references of a written resource to resources that are only assumed to exist."""
+        if outcome.change not in WRITING or outcome.ordinal is None or not self._mode.assumed:
             return ()
         document = self._decision.decided.documents[outcome.ordinal]
-        if self._terms.assumed.isdisjoint(document.references):
+        if self._mode.assumed.isdisjoint(document.references):
             return ()
         # The value of a parameter is not repeated: it may be a secret.
         return tuple(
@@ -343,11 +343,11 @@ class EntryWriter:
                 at=self._place_of(document, one.pointer),
             )
             for one in components.references(document.document())
-            if one.key in self._terms.assumed
+            if one.key in self._mode.assumed
         )
 
     def _notes(self) -> Iterator[str]:
-        """Yield what a reader should know beside the statuses."""
+        """Yield notes for the reader that belong to no status."""
         decision = self._decision
         told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.passed))
         yield from filter(None, told)
@@ -357,7 +357,7 @@ class EntryWriter:
         for row in self._restated:
             lines = rendering.incomplete(row.status)
             if lines:
-                # Its status says why already.
+                # The reason is already in its status.
                 why = "" if Key(row.kind, row.name) in invalid else f": {lines[0]}"
                 yield f"{row.kind} {row.name} becomes incomplete{why}."
 
@@ -397,7 +397,7 @@ def plan_review(job: ReviewJob, view: PlanningView, *, allowance: Allowance) -> 
         except merging.Unrelated:
             return ReviewPlanned()
         with view.snapshot() as revision:
-            read = _read(job.commit, merged, view, allowance=allowance, terms=RECONCILE, followed=job.followed)
+            read = _read(job.commit, merged, view, allowance=allowance, mode=RECONCILE, followed=job.followed)
             [entry] = _entries([read], merged)
         return ReviewPlanned(
             revision=revision,
@@ -409,32 +409,32 @@ def plan_review(job: ReviewJob, view: PlanningView, *, allowance: Allowance) -> 
 
 
 def review_together(
-    jobs: Sequence[CommitJob], merged: Merged, view: PlanningView, *, terms: Sequence[PlanMode]
+    jobs: Sequence[CommitJob], merged: Merged, view: PlanningView, *, modes: Sequence[PlanMode]
 ) -> tuple[PlanEntry, ...]:
-    """The entries of all repositories that fill one project, once the merge is applied to each; against a store that
-    was made for this. Raises GitFault, StoreFault.
+    """Return the entries of all repositories of one project, with the merge applied to each, against a store that was
+    made for this. Raises GitFault, StoreFault.
     """
     with view.snapshot():
         found = [
-            _read(job, merged, view, allowance=Allowance(), terms=mode) for job, mode in zip(jobs, terms, strict=True)
+            _read(job, merged, view, allowance=Allowance(), mode=mode) for job, mode in zip(jobs, modes, strict=True)
         ]
         return tuple(_entries(found, merged))
 
 
 def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     """Yield the entries of repositories that are applied as one change."""
-    world = found[0].world
-    judged = commits.decide([one.commit for one in found], [one.reading for one in found], world)
+    store = found[0].store
+    judged = commits.decide([one.commit for one in found], [one.reading for one in found], store)
     applied = [decision.decided for decision in judged if not decision.refused]
     every = [decision.decided for decision in judged]
     written = {key: document for one in every for key, document in one.written(components.TYPES).items()}
-    affected, lookup = Affected(every, world), TypeLookup(world.view, project=world.project, coming=written)
-    flows = delivery_changes.find_flows(applied, world)
+    affected, lookup = Affected(every, store), TypeLookup(store.view, project=store.project, coming=written)
+    flows = delivery_changes.find_flows(applied, store)
     restated = [row for decision in judged for row in decision.decided.standing.rows]
     keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
 
     def holder(key: Key) -> int:
-        """Return which entry a resource is told with: the one that holds it."""
+        """Return the number of the entry that reports a resource: the one that holds it."""
         return next((number for number, held in enumerate(keys) if key in held), 0)
 
     for number, (one, decision) in enumerate(zip(found, judged, strict=True)):
@@ -455,7 +455,7 @@ def _read(
     view: PlanningView,
     *,
     allowance: Allowance,
-    terms: PlanMode,
+    mode: PlanMode,
     followed: bool = False,
 ) -> ReadMerge:
     """Read the merge, and the base in files that differ; `followed` as in ReviewJob. Raises GitFault, StoreFault."""
@@ -464,21 +464,21 @@ def _read(
     # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
     # head.
     job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
-    commit = CommitReading(job, merged.merged, view, allowance=allowance, terms=terms)
+    commit = CommitReading(job, merged.merged, view, allowance=allowance, mode=mode)
     differing = tuple(merged.changes(job.rules.path))
     base: dict[Key, Desired] = {}
     for change in differing:
         base |= _documents(merged.base, change, allowance=allowance, rules=commit.documents)
-    allowance.at("")  # what follows goes through the whole tree, which is no file's doing
-    # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
+    allowance.at("")  # the walk of the tree is not the work of one file
+    # Files that are stored already are read too: otherwise the time would reveal a right guess of a secret.
     reading = commit.read(also=differing)
-    changed, world = frozenset(change.path for change in differing), commit.world()
-    if terms.live:
-        # The digests of the values that a reader of the base knows.
+    changed, store = frozenset(change.path for change in differing), commit.store_snapshot()
+    if mode.live:
+        # The digests of the documents that a reader of the base knows.
         shown = [*base.values(), *_untouched(reading, changed)] if is_read else []
         known = {one.key: one.digest for one in shown if one.key is not None and one.owned}
-        world = replace(world, hide_guesses=True, known=known)
-    return ReadMerge(commit, reading, world, changed, base, is_read)
+        store = replace(store, hide_guesses=True, known=known)
+    return ReadMerge(commit, reading, store, changed, base, is_read)
 
 
 def _untouched(reading: TreeReading, changed: Set[str]) -> Iterator[Desired]:
@@ -489,19 +489,19 @@ def _untouched(reading: TreeReading, changed: Set[str]) -> Iterator[Desired]:
 
 
 def _reasons_before(read: ReadMerge, decision: HeadDecision) -> dict[Key, Set[str]]:
-    """Judge the base's documents in files that change, as far as the head's are invalid: what was wrong already?"""
+    """Return the reasons why documents of changed files were invalid in the base, for those that are invalid now."""
     invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
     documents = [one for key, one in sorted(read.base.items()) if key in invalid]
     if not documents:
         return {}
     batch = DocumentBatch(
         documents,
-        read.world.stored(one.key for one in documents if one.key is not None),
+        read.store.stored(one.key for one in documents if one.key is not None),
         actor=principals.repository_actor(read.commit.rules.name),
         accept_invalid=read.commit.rules.accept_invalid,
         tell=lambda _, told: violations.lines(told, lambda _: ""),
     )
-    [judged] = decisions.decide([batch], read.world)
+    [judged] = decisions.decide([batch], read.store)
     return {
         one.key: {unplaced(line) for line in one.reason.split("\n")}
         for one in judged.outcomes
@@ -510,7 +510,7 @@ def _reasons_before(read: ReadMerge, decision: HeadDecision) -> dict[Key, Set[st
 
 
 def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rules: DocumentRules) -> dict[Key, Desired]:
-    """Read the documents of a file of the base, as far as it can be read."""
+    """Read the documents of a file of the base; none if it cannot be read."""
     if change.old_blob is None or documents.syntax_of(change.path) is None:
         return {}
     with suppress(Refused):
@@ -520,13 +520,13 @@ def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rule
 
 
 def _refused_before(view: PlanningView, repository: str) -> frozenset[tuple[str, str | None, str | None]]:
-    """Path, kind and name of each document of the applied head that is not stored as it wants it."""
+    """Return path, kind and name of each document of the applied head that is not stored as the head wants."""
     rows = view.wanted_in(repository, view.unconverged(repository))
     return frozenset((row.path, row.kind, row.name) for row in rows if row.unconverged is not None)
 
 
 def _owners(base: Snapshot) -> CodeOwners:
-    """Read the owners of files in the base: a head must not choose who reviews it."""
+    """Read the owners of files from the base, because a head must not choose its reviewers."""
     for path in code_owners.PLACES:
         blob = base.blob(path)
         if blob is not None and base.size(blob) <= OWNERS_BYTES:
