@@ -1,4 +1,4 @@
-"""The loop of one repository: it waits for work, tick or stop, whichever comes first, and reconciles.
+"""The loop of one repository: it waits for an event, the next poll or a stop, and reconciles.
 
 A push event, a file event and a poll all mean only "poll now". The first event acts at once. Events during a run become
 one more run, at the newest head only. While runs fail, events wait, but requests of people do not.
@@ -29,7 +29,7 @@ from reconciler.settings.bounded_io import BoundedIO, DiskHangs, FileIdentity
 
 log = logging.getLogger(__name__)
 
-# When to poll again: pure decisions from what is known. Times are seconds on a monotonic clock.
+# Times of polls: pure decisions. Times are seconds on a monotonic clock.
 
 FIRST_RETRY = 2.0
 LONGEST_RETRY = 600.0  # jitter included
@@ -44,7 +44,8 @@ DOUBLINGS = 20  # more make no difference, and would end beyond what a float hol
 class PollPace:
     """The record of a repository's polls since its loop began.
 
-    `phase` is its own moment within each interval, so that repositories that start together are not polled together.
+    `phase` is the repository's offset within each interval, so that repositories that start together are not polled
+    together.
     """
 
     interval: float
@@ -202,7 +203,7 @@ class Loop:
                 await self.reconciler.reconcile(run)
             fault = run.fault
         except Exception:
-            # A fault of the program, and no run could be recorded: the loop continues.
+            # A bug, and no run could be recorded: the loop continues.
             name = self.reconciler.watched.name
             log.exception("The end of the run %s of %s met a fault of the program.", run.id, name)
         finally:
@@ -242,7 +243,7 @@ class Loop:
         return event_delay(self._pace, now=_now(), is_correction=self._is_corrected)
 
     async def _watch(self) -> None:
-        """Turn file events into runs. Where watching is impossible, polling alone sees changes, later."""
+        """Turn file events into runs. If watching is impossible, only polls find changes."""
         folder = self.reconciler.source.folder
         while folder is not None:
             try:
@@ -264,8 +265,8 @@ class Loop:
     async def _identities(self) -> Identities:
         """Return the identities of the files with credentials and trust, to detect replacements.
 
-        Links are followed: Kubernetes swaps one above the files. A disk that hangs costs some seconds once, and then
-        nothing while it hangs.
+        Links are followed, because Kubernetes replaces a link above the files. A disk that hangs costs some seconds
+        once, and nothing more while it hangs.
         """
         signers = self.reconciler.watched.verify.signers_file
         files = self.reconciler.source.credentials.files() + (() if signers is None else (signers,))
