@@ -20,7 +20,7 @@ from reconciler.model.principals import Permission
 # How `/v1/logs` answers: messages of OTLP and, for a failure, a `google.rpc.Status`, in the request's own encoding.
 
 TYPES = {models.PROTOBUF.encode(): False, models.JSON.encode(): True}
-"""Tell whether a media type is JSON, of those that there are."""
+"""Return True if a media type is JSON, of those that there are."""
 
 
 class Message(Content):
@@ -31,7 +31,7 @@ class Message(Content):
 
 
 def is_json(call: Call) -> bool | None:
-    """Tell whether a body is JSON, or protobuf; None when its Content-Type says neither, or is missing or repeated."""
+    """Return True for JSON, False for protobuf, None if the Content-Type is another one, missing or repeated."""
     found = call.header(b"content-type")
     if len(found) != 1:
         return None

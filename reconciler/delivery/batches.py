@@ -316,7 +316,7 @@ class Pending:
 
     @property
     def _is_line(self) -> bool:
-        """Tell whether nothing may overtake."""
+        """Return True if nothing may overtake."""
         return self._destination.buffering.consumers == 1
 
     @property

@@ -110,16 +110,16 @@ class SendGate:
 
     @property
     def is_held(self) -> bool:
-        """Tell whether nothing is sent until a version of its Configurations can deliver."""
+        """Return True if nothing is sent until a version of its Configurations can deliver."""
         return self._destination.held
 
     @property
     def is_up(self) -> bool:
-        """Tell whether the breaker lets everything through."""
+        """Return True if the breaker lets everything through."""
         return self._failures < OPENS_AFTER
 
     def may_probe(self, now: float) -> bool:
-        """Tell whether the one probe may go now."""
+        """Return True if the one probe may go now."""
         return not self.is_up and not self._is_probing and now >= self.probe_at
 
     def window(self) -> DeliveryWindow | None:
@@ -136,7 +136,7 @@ class SendGate:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the window lets anything through, and the destination is not held."""
+        """Return True if the window lets anything through, and the destination is not held."""
         if self.is_held:
             return False
         seen = self.window()

@@ -61,7 +61,7 @@ class Delivery(Protocol):
         """
 
     def sends_at_once(self, project: str) -> bool:
-        """Tell whether a destination of the project has no queue, so that `take` may wait for its endpoint.
+        """Return True if a destination of the project has no queue, so that `take` may wait for its endpoint.
 
         Cancel `take` to give that up.
         """

@@ -70,12 +70,12 @@ class Exporter:
 
     @property
     def is_sending(self) -> bool:
-        """Tell whether room can be hoped for: the endpoint is not down, and the window open."""
+        """Return True if room can be hoped for: the endpoint is not down, and the window open."""
         return self._gate.is_up and self._gate.is_open
 
     @property
     def is_up(self) -> bool:
-        """Tell whether the endpoint is not down, whatever the window says."""
+        """Return True if the endpoint is not down, whatever the window says."""
         return self._gate.is_up
 
     @property

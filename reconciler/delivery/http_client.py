@@ -254,7 +254,7 @@ _NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def machine_has(address: Address) -> bool:
-    """Tell whether a program on this machine could listen on the address; microseconds, nothing is sent.
+    """Return True if a program on this machine could listen on the address; microseconds, nothing is sent.
 
     When the kernel refuses for any other reason (too many open files, a sandbox), the answer is yes: what asks must
     rather not connect than connect to ourselves.

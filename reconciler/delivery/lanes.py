@@ -63,31 +63,31 @@ class Lane:
 
     @property
     def drops(self) -> bool:
-        """Tell whether other lanes get a request if this one has no room: its share is dropped, or buried."""
+        """Return True if other lanes get a request if this one has no room: its share is dropped, or buried."""
         return self.destination is not None and self.destination.buffering.on_full is not OnFull.REJECT
 
     @property
     def buries(self) -> bool:
-        """Tell whether what a full queue cannot take becomes a dead letter, as long as there is room for that."""
+        """Return True if what a full queue cannot take becomes a dead letter, as long as there is room for that."""
         return self.destination is not None and self.destination.buffering.on_full is OnFull.DEAD_LETTER
 
     @property
     def is_refused(self) -> bool:
-        """Tell whether the disk failed what was written last, or does not answer."""
+        """Return True if the disk failed what was written last, or does not answer."""
         return self.queue is not None and self.queue.depth().refused
 
     @property
     def is_without_disk(self) -> bool:
-        """Tell whether it takes nothing, since the disk is down to what queues leave free."""
+        """Return True if it takes nothing, since the disk is down to what queues leave free."""
         return self.queue is not None and not self.leaving and self.queue.room(size=1) is Shortage.DISK
 
     def exceeds(self, size: int) -> bool:
-        """Tell whether so many bytes would not fit into its queue if that were empty."""
+        """Return True if so many bytes would not fit into its queue if that were empty."""
         return self.queue is not None and not self.queue.may_hold(size=size)
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing is queued, and no dead letter is left."""
+        """Return True if nothing is queued, and no dead letter is left."""
         if self.queue is None:
             return True
         depth = self.queue.depth()

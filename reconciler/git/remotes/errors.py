@@ -286,12 +286,12 @@ def no_commit(source: Source, followed: Followed) -> GitFault:
 
 
 def is_mirror(path: Path) -> bool:
-    """Return whether all parts of a mirror are there. It was renamed into place whole, so a lacking one is damage."""
+    """Return True if all parts of a mirror are there. It was renamed into place whole, so a lacking one is damage."""
     return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 
 async def is_damaged(path: Path, program: GitProgram) -> bool:
-    """Return whether a part of a mirror, a ref or an object, is missing or broken.
+    """Return True if a part of a mirror, a ref or an object, is missing or broken.
 
     Checked twice, since another task may be joining its packs. A check that takes too long, or is ended by a signal,
     finds no damage.

@@ -58,7 +58,7 @@ class HttpAnswers:
 
     @property
     def is_foreign(self) -> bool:
-        """Return whether the remote answered, and not by Git's smart protocol."""
+        """Return True if the remote answered, and not by Git's smart protocol."""
         return self._status != 0 and not self._speaks_git
 
     def retry_after(self, now: datetime) -> float | None:

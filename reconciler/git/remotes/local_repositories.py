@@ -71,7 +71,7 @@ class LocalRepository:
         return RepositoryFolders(own.resolve(), common.resolve())
 
     def _leads(self, base: Path, name: str) -> bool:
-        """Return whether there is a link, or a file, that leads elsewhere. Raises Astray unless it may."""
+        """Return True if there is a link, or a file, that leads elsewhere. Raises Astray unless it may."""
         try:
             status = os.lstat(base / name)
         except (FileNotFoundError, NotADirectoryError):
