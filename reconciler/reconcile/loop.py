@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 FIRST_RETRY = 2.0
 LONGEST_RETRY = 600.0  # jitter included
 JITTER = 0.1  # of a delay, so that many repositories do not try again together
-MOST = 3  # failing polls in a WINDOW: of up to three requests each
-MOST_LOCAL = 4  # the same of a repository on this machine, which no request reaches
+MOST = 3  # failing polls in a WINDOW; each makes up to three requests
+MOST_LOCAL = 4  # the same for a repository on this machine, whose polls make no requests
 WINDOW = 60.0
-DOUBLINGS = 20  # more make no difference, and would end beyond what a float holds
+DOUBLINGS = 20  # more make no difference, and would overflow a float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +52,11 @@ class PollPace:
     full_due: float  # when everything is read again
     phase: float = 0.0
     failures: int = 0  # in a row
-    may_pass: bool = True  # the last failure may end without a person
+    may_pass: bool = True  # the last failure may end without a correction
     most: int = MOST  # failing polls in a WINDOW
-    ended: tuple[float, ...] = ()  # when the last polls of these failures ended, at most so many
+    ended: tuple[float, ...] = ()  # when the last failing polls ended, at most `most`
     corrected: tuple[float, ...] = ()  # when the last corrections were acted on, at most MOST
-    left_until: float = 0.0  # the remote asked not to be called sooner
+    left_until: float = 0.0  # the time from the remote's Retry-After
 
 
 def after_poll(pace: PollPace, fault: ReconcilerError | None, *, now: float, asked: bool = False) -> PollPace:
