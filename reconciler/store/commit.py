@@ -230,14 +230,17 @@ def _write_lineages(connection: Connection, part: records.Changes) -> bool:
     return filled_in
 
 
+_STATUS_REWRITES = {"reason": "rewrite_reason", "notes": "rewrite_notes"}
+
+
 def _write_quotes(connection: Connection, quotes: Iterable[records.QuoteRow], link: NextLink) -> None:
     for quote in quotes:
         if quote.of == "detail":
             link.redact(quote)
         elif quote.of == "message":
             connection.run("rewrite_message", quote.text, quote.id)
-        else:  # rewrite_reason, rewrite_notes
-            connection.run(f"rewrite_{quote.of}", quote.text, quote.id, quote.ordinal)
+        else:
+            connection.run(_STATUS_REWRITES[quote.of], quote.text, quote.id, quote.ordinal)
 
 
 WAIT_MILLISECONDS = 250  # for readers of an older revision; writes wait meanwhile
