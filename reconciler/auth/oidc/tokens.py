@@ -318,8 +318,7 @@ def signed_payload(token: str, *, allowed: frozenset[str], among: Keys) -> Signe
 
 
 def _key(told: dict[str, Any]) -> jwk.Key | None:
-    """Parse a key of the set; None if it may not sign ID tokens. joserfc only warns of weak sizes, so check them here.
-    """
+    """Parse a key of the set; None if it may not sign ID tokens. joserfc only warns of weak sizes, so this checks."""
     if "d" in told:
         return None
     try:
