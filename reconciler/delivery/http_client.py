@@ -295,7 +295,7 @@ class HttpClient:
     def __init__(
         self, *, policy: EgressPolicy, resolve: Resolve | None = None, proxy: str = "", connections: int = 100
     ) -> None:
-        """Open a pool. `resolve` replaces the system's resolver; `proxy` is a URL or empty; `connections` is a limit."""
+        """Open a pool of at most so many `connections`. `resolve` replaces the resolver; `proxy` is a URL or empty."""
         self._policy = policy
         self._proxy = proxy or None
         self.secrets = _credentials(proxy)  # that every request may send
