@@ -1,7 +1,7 @@
 """Access: the project that a call is about, and the permission that the caller needs there.
 
-A project that the caller may not know of does not exist for them: that is a 404, whether it exists or not. What they
-may know of and not do is a 403.
+A project out of the caller's reach gets 404, even if it exists. An operation that the caller may not do in a known
+project gets 403.
 """
 
 from api import errors
@@ -12,7 +12,7 @@ from reconciler.model.principals import Permission
 
 HEADER = b"x-service-project"
 
-# The name is not repeated: it is any text that somebody put into a path.
+# The name is not repeated, because the path may have any text.
 NO_PROJECT = "There is no such project."
 NO_REPOSITORY = "There is no such repository; GET /v1/repositories lists those that are watched."
 
@@ -43,18 +43,18 @@ def _project(call: Call, subject: Subject) -> str:
 
 
 def permits(call: Call, permission: Permission, *, project: str) -> bool:
-    """Return True when the caller has a permission in a project."""
+    """Return True if the caller has a permission in a project."""
     return principals.may(call.principal, permission, role=call.principal.role_in(project))
 
 
 def forbidden(call: Call, permission: Permission) -> errors.Forbidden:
-    """Return that the caller lacks a permission."""
+    """Return the error for a missing permission."""
     takes = principals.required_for(permission, call.principal.scopes)
     return errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
 
 
 def reach(call: Call) -> frozenset[str] | None:
-    """The projects of which a call may see something: the chosen one, else all within reach; None for every project.
+    """Return the projects that a call may see: the chosen one, otherwise all within reach; None for every project.
 
     Raises `NotFound` for a chosen project that is out of reach, `BadRequest` for two.
     """
@@ -67,12 +67,12 @@ def reach(call: Call) -> frozenset[str] | None:
 
 
 def is_within(reachable: frozenset[str] | None, project: str) -> bool:
-    """Return True when a project is among those."""
+    """Return True if a project is among these."""
     return reachable is None or project in reachable
 
 
 def chosen(call: Call) -> str:
-    """The project that the header chooses, or the caller's only one. Raises `NotFound`, `BadRequest`."""
+    """Return the project of the header, or the caller's only one. Raises `NotFound`, `BadRequest`."""
     values = call.header(HEADER)
     if len(values) > 1:
         raise errors.BadRequest("The header X-Service-Project is given more than once.")
@@ -87,8 +87,8 @@ def chosen(call: Call) -> str:
 
 
 def reached(call: Call, project: str) -> str:
-    """The project, which exists within the caller's reach. Raises `NotFound`, `BadRequest`."""
-    # What is wrong with the chosen project comes first: told only of names that exist, it would tell which do.
+    """Return the project, if it is within the caller's reach. Raises `NotFound`, `BadRequest`."""
+    # Errors about the chosen project come first: otherwise they would reveal if the other project exists.
     reachable = reach(call)
     if project not in call.directory.projects or not is_within(reachable, project):
         raise no_project(call, project)
@@ -96,7 +96,7 @@ def reached(call: Call, project: str) -> str:
 
 
 def project_of_repository(call: Call, repository: str) -> str:
-    """The project within the caller's reach that a repository fills. Raises `NotFound`, `BadRequest`."""
+    """Return the project of a repository, if it is within the caller's reach. Raises `NotFound`, `BadRequest`."""
     reachable = reach(call)
     project = call.services.repositories.project_of(repository)
     if project is None or not is_within(reachable, project):
@@ -105,14 +105,14 @@ def project_of_repository(call: Call, repository: str) -> str:
 
 
 def no_project(call: Call, name: str | None) -> errors.NotFound:
-    """Return that there is no such project within the caller's reach. The audit counts it when the project exists."""
+    """Return the error for a project out of reach. The audit counts it if the project exists."""
     return missing(call, NO_PROJECT, code=ErrorCode.PROJECT_NOT_FOUND, project=name)
 
 
 def missing(
     call: Call, sentence: str, *, project: str | None, code: ErrorCode = ErrorCode.NOT_FOUND
 ) -> errors.NotFound:
-    """Return that there is no such thing, for this caller. The audit counts it when its project exists."""
+    """Return the error for a thing that this caller cannot see. The audit counts it if its project exists."""
     if project is not None and project in call.directory.projects:
         return errors.Hidden(sentence, code=code, project=project)
     return errors.NotFound(sentence, code=code)

@@ -43,13 +43,15 @@ READY_SECONDS = 5.0  # a store that takes longer does not serve
 
 @routes.add("GET /livez", Subject.PUBLIC)
 async def live(_call: Call) -> Response:
-    """Say that the process answers."""
+    """Answer that the process is alive."""
     return LIVE
 
 
 @routes.add("GET /readyz", Subject.PUBLIC)
 async def ready(call: Call) -> Response:
-    """Say that the service can be used: the store is open and what was last good is served; remotes do not count."""
+    """Answer if the service can be used: the store is open, and the last good resources are served. Remotes do not
+    matter.
+    """
     try:
         async with asyncio.timeout(READY_SECONDS):
             await call.services.store.revision()
@@ -62,7 +64,7 @@ async def ready(call: Call) -> Response:
 
 @routes.add("GET /v1/version", Subject.PUBLIC)
 async def version(_call: Call) -> Response:
-    """Say which version of the program this is."""
+    """Answer with the version of the program."""
     return Json(VERSION)
 
 
@@ -98,7 +100,7 @@ NOT_OF_LOGS = Nowhere(f"This listener takes POST {logs.PATH} alone.")
 
 
 def build(services: Services) -> Edge:
-    """The ASGI application that serves `services`."""
+    """Make the ASGI application that serves `services`."""
     openapi.encoded()  # made now, so that a fault in the document stops the start and no request waits for it
     resources.built_in_digest()  # likewise
     endpoints = (*ENDPOINTS.values(), *pages.ENDPOINTS.values())
@@ -106,5 +108,5 @@ def build(services: Services) -> Edge:
 
 
 def build_for_logs(services: Services) -> Edge:
-    """The ASGI application of a listener that takes log records in and does nothing else."""
+    """Make the ASGI application of a listener that only accepts log records."""
     return Edge(services, [ENDPOINTS[logs.PATH], ENDPOINTS["/livez"]], nowhere=NOT_OF_LOGS)

@@ -30,19 +30,19 @@ PASSWORD = "password"  # noqa: S105 - how somebody came in
 
 
 async def signed_in(call: Call, user: User) -> None:
-    """Somebody came in with a browser: by a password, or through a provider."""
+    """Record a sign-in with a browser, by a password or through a provider."""
     by = PASSWORD if user.identity is None else user.identity.issuer
     await _tell(call, actor=f"user:{user.name}", action="signed-in", kind="Session", name=user.name, detail={"by": by})
 
 
 async def signed_out(call: Call, user: User | None) -> None:
-    """Somebody left; None: they are no more."""
+    """Record a sign-out; None for a person who was removed."""
     if user is not None:
         await _tell(call, actor=f"user:{user.name}", action="signed-out", kind="Session", name=user.name)
 
 
 async def handled_delivery(call: Call, name: str, action: str, detail: Detail) -> None:
-    """Somebody replayed or discarded what waits for a destination of the call's project."""
+    """Record that a caller replayed or discarded records of a destination of the call's project."""
     actor, project = call.principal.name, call.project
     await _tell(call, actor=actor, action=action, kind="Destination", name=name, project=project, detail=detail)
 
@@ -50,7 +50,7 @@ async def handled_delivery(call: Call, name: str, action: str, detail: Detail) -
 async def _tell(
     call: Call, *, actor: str, action: str, kind: str, name: str, project: str = "", detail: Detail | None = None
 ) -> None:
-    """Write it. What happened has happened: where the disk fails, the log has it, and nobody is refused for it."""
+    """Write an event. If the disk fails, it is only logged: the action has already happened."""
     event = AuditRow(
         at=rfc3339(call.services.clock()),
         project=project,

@@ -17,7 +17,7 @@ from reconciler.model import directory
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import SERVICE_KEY, Principal
 
-# Where a request comes from: the client's own address, also behind proxies that are trusted to say it.
+# The client's address of a request, even behind trusted proxies.
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -28,22 +28,22 @@ CLIENTS_BITS = 64  # of an IPv6 address; the rest is the client's own to choose
 
 
 def address(call: Call) -> str:
-    """Return where a call comes from, see `client_address`."""
+    """Return the client's address of a call: see `client_address`."""
     peer = call.scope["client"][0] if call.scope.get("client") else None
     return client_address(peer, call.headers, trusted=call.services.trusted_proxies)
 
 
 def client_address(peer: str | None, headers: Iterable[Header], *, trusted: Sequence[Network]) -> str:
-    """Return the client that attempts are counted for: an IPv4 address, or the network of 64 bits of an IPv6 one.
+    """Return the client for which attempts are counted: an IPv4 address, or the network of 64 bits of an IPv6 address.
 
-    `peer` is the other end of the connection. A proxy appends whom it got the request from; whatever stands before the
-    last address that no trusted proxy has was written by who asks, and may be anything.
+    `peer` is the other end of the connection. Each proxy appends the address from which it got the request. Entries
+    before the last address that is no trusted proxy come from the client, and may be false.
     """
     reached = None if peer is None else _address(peer.partition("%")[0])
     if reached is None:
         return UNKNOWN
     for hop in _hops(headers):
-        # The nearest hop that is no trusted proxy; where the chain ends or says no address, the last proxy itself.
+        # The nearest hop that is no trusted proxy. If the chain ends or has no address, the last proxy itself.
         if not any(reached in network for network in trusted) or (found := _address(_without_port(hop))) is None:
             break
         reached = found
@@ -53,7 +53,7 @@ def client_address(peer: str | None, headers: Iterable[Header], *, trusted: Sequ
 
 
 def _hops(headers: Iterable[Header]) -> Iterator[str]:
-    """The nearest first, of all headers of the name, as if they were one (RFC 9110, 5.3)."""
+    """Yield the hops, the nearest first. Repeated headers count as one (RFC 9110, 5.3)."""
     said = b",".join(value for name, value in headers if name == b"x-forwarded-for")
     if said:
         nearest = said.rsplit(b",", HOPS)[-HOPS:]
@@ -61,14 +61,14 @@ def _hops(headers: Iterable[Header]) -> Iterator[str]:
 
 
 def _without_port(hop: str) -> str:
-    """The address of `192.0.2.1:80`, `[2001:db8::1]:80` and `[2001:db8::1]`, as some proxies write it."""
+    """Return the address in `192.0.2.1:80`, `[2001:db8::1]:80` or `[2001:db8::1]`, as some proxies write it."""
     if hop.startswith("["):
         return hop[1:].partition("]")[0]
     return hop.partition(":")[0] if hop.count(":") == 1 else hop
 
 
 def _address(text: str) -> Address | None:
-    """An address; None for what is none. One of IPv4 in IPv6 is that of IPv4; one with a zone could be any number."""
+    """Parse an address; None if it is none. IPv4 in IPv6 becomes IPv4; an address with a zone is refused."""
     try:
         found = ip_address(text)
     except ValueError:
@@ -78,10 +78,10 @@ def _address(text: str) -> Address | None:
     return None if found.scope_id is not None else found.ipv4_mapped or found
 
 
-# Cookies: reading ours out of a request, and the header that gives one to a browser or takes it back.
+# Cookies: reading ours from a request, and the header that sets or removes one.
 #
-# Over https a name begins with `__Host-`: a browser takes such a cookie from this very host alone, over https and for
-# every path (RFC 6265bis, 4.1.3.2), so that neither a neighbouring host nor a page over http can put one of its own in.
+# Over https a name begins with `__Host-`: a browser accepts such a cookie only from this host, over https and for every
+# path (RFC 6265bis, 4.1.3.2). So neither a neighbouring host nor a page over http can set one.
 
 PREFIX = "__Host-"
 MOST = 100  # cookies in a request: other services of the same host name may have theirs, ports are not told apart
@@ -90,29 +90,29 @@ LONGEST = 4_096  # bytes of a value of ours, as browsers keep it
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """Our cookies, as people reach the service: `is_secure` when that is by https."""
+    """Our cookies. `is_secure`: people reach the service by https."""
 
     is_secure: bool
 
     @property
     def session(self) -> str:
-        """The name of the one that says who is signed in."""
+        """The name of the session's cookie."""
         return self._named("reconciler")
 
     @property
     def flow(self) -> str:
-        """The name of the one that carries a sign-in through the provider."""
+        """The name of the cookie for a sign-in through the provider."""
         return self._named("reconciler-flow")
 
     def given(self, name: str, value: str, *, seconds: int | None = None) -> Header:
-        """Have the browser keep one, for so long, or until it is closed."""
+        """Return the header that sets a cookie, for a time or until the browser is closed."""
         lasting = "" if seconds is None else f"; Max-Age={seconds}"
         # Lax: a page elsewhere may lead here, as a provider does, and its forms and scripts come without the cookie.
         secure = "; Secure" if self.is_secure else ""
         return b"set-cookie", f"{name}={value}; Path=/{lasting}{secure}; HttpOnly; SameSite=Lax".encode("ascii")
 
     def taken(self, name: str) -> Header:
-        """Have the browser forget one."""
+        """Return the header that removes a cookie."""
         return self.given(name, "", seconds=0)
 
     def _named(self, name: str) -> str:
@@ -120,15 +120,15 @@ class Cookies:
 
 
 def cookies(call: Call) -> Cookies:
-    """Ours, where people reach the service at its `webURL`, and its listener has TLS or not."""
+    """Return our cookies for this `webURL` and a listener with or without TLS."""
     return Cookies(is_secure=call.services.has_tls or call.services.web_url.lower().startswith("https:"))
 
 
 def read_cookie(headers: Iterable[Header], name: str) -> str:
-    """The value of one of our cookies; empty when it is not there, or there is doubt which one it is.
+    """Return the value of one of our cookies; empty if it is missing or occurs twice.
 
-    Two of a name are doubt: a browser sends those of a neighbouring host or another path as well, in an order that
-    whoever set them chooses (RFC 6265, 4.2.2).
+    A browser also sends cookies of a neighbouring host or another path, in an order that their author chooses (RFC
+    6265, 4.2.2). So with two of a name, neither can be trusted.
     """
     # All headers together are one (RFC 6265, 4.2.1).
     pieces = b";".join(value for header, value in headers if header == b"cookie").split(b";", MOST)
@@ -138,11 +138,11 @@ def read_cookie(headers: Iterable[Header], name: str) -> str:
     return found[0].decode("ascii") if is_one else ""
 
 
-# Who asks with a browser: the person of the session that its cookie means.
+# The caller with a browser: the person of the cookie's session.
 
 
 def browser(call: Call) -> Caller | None:
-    """Return the person of this browser; None without a session, and for one that is over."""
+    """Return the person of this browser; None without a valid session."""
     token = read_cookie(call.headers, cookies(call).session)
     session = call.services.sessions.find(token) if token else None
     if session is None:
@@ -151,11 +151,11 @@ def browser(call: Call) -> Caller | None:
     return None if user is None else Caller(call.directory.principal(user), call.directory, session)
 
 
-# What a request shows to say who asks: keys and passwords, taken out of its headers.
+# The credentials in the headers of a request: keys and passwords.
 #
-# `Authorization: Bearer <key>`, `X-Service-Api-Key: <key>`, `Authorization: Basic` (RFC 7617) with a name and a
-# password, or with a key as the password and any name: a Collector sends nothing else. Other schemes of `Authorization`
-# are somebody else's, a proxy's perhaps. They are only read here; `authenticate` checks them.
+# They are `Authorization: Bearer <key>`, `X-Service-Api-Key: <key>`, and `Authorization: Basic` (RFC 7617) with a name
+# and a password, or with a key as the password and any name: a Collector sends nothing else. Other schemes of
+# `Authorization` may be for a proxy, and are ignored. This only reads credentials; `authenticate` checks them.
 
 IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
 """Parts of the names of parameters that carry a key, in lower case. Values may be names of anything."""
@@ -175,16 +175,16 @@ class Password(NamedTuple):
 
 
 class ShownCredentials(NamedTuple):
-    """Everything that a request shows, in the order of its headers."""
+    """All credentials of a request, in the order of its headers."""
 
     keys: list[str]
     passwords: list[Password]
 
 
 def shown_credentials(call: Call) -> ShownCredentials:
-    """The credentials in the headers. Raises `BadRequest` for what is meant as one and cannot be read.
+    """Return the credentials in the headers. Raises `BadRequest` for a malformed one.
 
-    With `X-Service-Api-Key`, a password in `Authorization` is the proxy's for which that header is there.
+    With `X-Service-Api-Key`, a password in `Authorization` is for a proxy, and is ignored.
     """
     found = ShownCredentials([], [])
     has_own = b"x-service-api-key" in call.named
@@ -212,10 +212,10 @@ def _is_key(call: Call, password: str) -> bool:
 
 
 def refuse_in_url(call: Call) -> None:
-    """Raise `BadRequest` for a key or an invitation code in a URL, where logs, histories and proxies keep it.
+    """Raise `BadRequest` for a key or an invitation code in a URL, because logs, histories and proxies keep URLs.
 
-    What is ours is known by its beginning, wherever it stands; the key of the environment, which may be any text, as
-    the whole value of a parameter of the query.
+    Our keys and codes are recognised by their beginning, anywhere in the URL. The key of the environment may be any
+    text, so it is recognised only as the whole value of a parameter of the query.
     """
     path, query = call.scope["path"], call.query
     if not query and directory.KEY_MARK not in path and changes.MARK not in path:
@@ -240,7 +240,7 @@ def _basic(encoded: bytes) -> Password:
     return Password(name, password)
 
 
-# Who asks: the principal behind the credentials of a request.
+# The caller: the principal of the credentials of a request.
 
 CHALLENGE = b'Bearer realm="service", Basic realm="service", charset="UTF-8"'
 OF_KEYS = b'Bearer realm="service"'  # where passwords open nothing, a browser must not ask for one
@@ -264,8 +264,8 @@ def unauthenticated(call: Call, sentence: str, *, code: ErrorCode) -> errors.Una
 
 
 def again(call: Call) -> None:
-    """Judge once more, by who the caller is now: a body or a password took its time, and the caller may have been
-    removed, or been given another role, meanwhile. Raises what `access.judge` does, `Unauthenticated`.
+    """Check the permission again after slow work, such as reading a body or comparing a password: the caller may have
+    been removed, or have another role. Raises what `access.judge` does, `Unauthenticated`.
     """
     assert call.caller is not None
     services, (before, since, session) = call.services, call.caller
@@ -277,10 +277,10 @@ def again(call: Call) -> None:
 
 
 async def authenticate(call: Call, shown: ShownCredentials) -> Principal:
-    """Return the caller by what the request shows. Raises `Unauthenticated`, `Throttled`.
+    """Return the caller by the request's credentials. Raises `Unauthenticated`, `Throttled`.
 
-    A request may show several credentials; each must be right and mean the same, so that no proxy and no client in
-    the chain believes in another one than we do.
+    If there are several, each must be valid and belong to the same principal: otherwise a proxy could use another one
+    than we do.
     """
     services = call.services
     if len(shown.keys) == 1 and not shown.passwords:
@@ -312,7 +312,7 @@ def _holder(call: Call, key: str) -> Principal:
 
 
 def _is_service_key(call: Call, key: bytes) -> bool:
-    """Compare in constant time: who has the key learns nothing from a quick answer. An empty one is nobody's."""
+    """Return True for the key of the environment, in constant time. An empty key is never valid."""
     is_same = hmac.compare_digest(key, call.services.api_key.encode())
     return is_same and bool(key)
 
@@ -327,12 +327,11 @@ async def _person(call: Call, one: Password) -> Principal:
     return found
 
 
-# Which sites' pages may have a browser ask the service, told by the headers that no page can forge.
+# The check of origins, by headers that pages cannot forge.
 #
-# Two ways lead here from a page of somebody else's. It can take a name of its own and let it point to this machine (DNS
-# rebinding): then the browser says that name as the Host, and where nobody is asked who they are, only known names are
-# answered. And it can send a form across: then the browser says so (`Sec-Fetch-Site`), or at least from where
-# (`Origin`). What is no browser says neither.
+# A page of another site can attack in two ways. Its own name may lead to this machine (DNS rebinding): then the browser
+# sends that name as `Host`, so without authentication only known names are answered. Or it sends a form to us: then the
+# browser sends `Sec-Fetch-Site`, or at least `Origin`. Other programs send neither.
 
 LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
 OWN_SITE = frozenset({b"same-origin", b"none"})  # `none`: a person typed the address
@@ -340,8 +339,8 @@ PROVEN = frozenset({b"same-origin"})
 
 
 def check_host(call: Call) -> None:
-    """Raise `BadRequest` for two of them, of which a proxy may have looked at the other (RFC 9112, 3.2), and, where
-    nobody is asked who they are, `Forbidden` unless it is one of this machine's own, whatever the port.
+    """Check `Host`. Raise `BadRequest` if it occurs twice, because a proxy may have used the other one (RFC 9112, 3.2).
+    Without authentication, raise `Forbidden` unless it is a name of this machine, with any port.
     """
     hosts = call.header(b"host")
     if call.services.anybody is None:
@@ -360,11 +359,11 @@ def check_host(call: Call) -> None:
 def check_origin(call: Call, *, needs_proof: bool = False) -> None:
     """Raise `Forbidden` for a write that a browser sends for a page of another site.
 
-    A browser adds what it remembers, a password or its place in the network, to whatever a page has it send. Its own
-    word on the site counts first; without it, as over plain http from another machine, the origin must be the host
-    that is asked. A proxy may have changed that one, so the origin of `web_url` is right as well.
+    A browser adds its stored password or its network position to requests of any page. `Sec-Fetch-Site` counts first.
+    Without it, as over plain http from another machine, the origin must be the request's host. A proxy may have changed
+    the host, so the origin of `web_url` is accepted too.
 
-    What comes with a cookie, or begins a session, `needs_proof`: then it must say one of them, since a browser does.
+    A request with a cookie, or one that begins a session, `needs_proof`: it must have one of these headers.
     """
     web_url, origins, sites = call.services.web_url, call.header(b"origin"), call.header(b"sec-fetch-site")
     if len(origins) == 1 and origins[0].decode("latin-1").lower() == origin_of(web_url):
@@ -390,7 +389,7 @@ def check_origin(call: Call, *, needs_proof: bool = False) -> None:
 
 
 def origin_of(url: str) -> str:
-    """As a browser writes it: without the port that the scheme has anyway."""
+    """Return the origin as a browser writes it, without the scheme's default port."""
     parts = urlsplit(url.lower())
     return f"{parts.scheme}://{parts.netloc.removesuffix({'https': ':443', 'http': ':80'}.get(parts.scheme, ' '))}"
 
@@ -401,6 +400,6 @@ def _asked_itself(origins: list[bytes], hosts: list[bytes]) -> bool:
 
 
 def _name(host: str) -> str:
-    """The host of an authority: without a port, and without the dot that ends a full name."""
+    """Return the host of an authority, without port and final dot."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isascii() and port.isdigit() else host).removesuffix(".")

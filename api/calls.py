@@ -43,18 +43,18 @@ async def _no_samples() -> Iterable[Sample]:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything a door may use. The composition root (`reconciler.server.parts`) gives it.
+    """Everything that the API may use. The composition root (`reconciler.server.parts`) makes it.
 
-    An empty `api_key` is one that nobody holds. `anybody` is who asks without a credential, None where one is asked
-    for; then the service answers to its own names alone, that of `web_url` among them. `trusted_proxies` say where a
-    request comes from. `headers` go with every answer. `rates`, `room` and `log_limits` bound what `/v1/logs` takes in;
-    `in_flight` counts requests under way by the name of who asks, on every listener, `paces` the sign-ins that are
-    begun from one address, one more each second, `refusals` who was refused.
-    `traffic` counts requests, `samples` gives the metrics. `outbox` is there where the settings name targets of alerts.
+    An empty `api_key` is never valid. `anybody` is the caller without a credential; None if credentials are required.
+    With it, the service answers only to its own names, such as that of `web_url`. Behind `trusted_proxies` the client's
+    address is read from headers. `headers` are in every answer. `rates`, `room` and `log_limits` limit `/v1/logs`.
+    `in_flight` counts requests in progress by caller, on every listener, `paces` the sign-ins of each address,
+    `refusals` refused attempts. `traffic` counts requests, `samples` returns the metrics. `outbox` exists if the
+    settings have targets of alerts.
 
-    `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, which seals what a browser carries
-    through the provider, are there with `oidc` alone; `takes_invitations` says whether invitations admit anybody.
-    `has_tls` says whether the listener has TLS itself: a proxy may have it instead, which `web_url` tells.
+    `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, the key of sealed sign-ins, exist
+    only with `oidc`. `takes_invitations`: invitations admit people. `has_tls`: the listener itself has TLS; with a
+    proxy, `web_url` shows it.
     """
 
     store: Store

@@ -36,7 +36,7 @@ async def get(call: Call) -> Response:
 
 @routes.add("POST /v1/destinations/{name}/delivery/replay", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def replay(call: Call) -> Response:
-    """Send its dead letters again."""
+    """Queue the dead letters of a destination again."""
     name = await _nothing_said(call)
     steps = call.services.deliveries.replay(call.project, name)
     return await _counted(call, name, "replayed", steps, {})
@@ -56,14 +56,14 @@ async def discard(call: Call) -> Response:
 
 @routes.add("POST /v1/destinations/{name}/delivery/test", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def test(call: Call) -> Response:
-    """Send one record, and tell what the endpoint says."""
+    """Send a test record, and answer with the endpoint's answer."""
     name = await _nothing_said(call)
     await _shown(call, name)
     return json_answer({"test": await call.services.deliveries.test(call.project, name)})
 
 
 async def _shown(call: Call, name: str) -> dict[str, Any]:
-    """A destination's delivery; a webhook that nothing is delivered to has one, too. Raises UnknownDestination."""
+    """Return a destination's delivery, even for a webhook without a route. Raises UnknownDestination."""
     try:
         return call.services.deliveries.shown(call.project, name, answers=_may_see_answers(call))
     except contract.UnknownDestination:
@@ -74,19 +74,21 @@ async def _shown(call: Call, name: str) -> dict[str, Any]:
 
 
 def _may_see_answers(call: Call) -> bool:
-    """Return True when the caller may see the answers of endpoints, which may hold anything."""
+    """Return True if the caller may see the answers of endpoints, which may contain any text."""
     return access.permits(call, Permission.HANDLE_DELIVERIES, project=call.project)
 
 
 async def _nothing_said(call: Call) -> str:
-    """The name in the path of a request that says nothing else. Raises `BadRequest`."""
+    """Return the name in the path of a request without body and query. Raises `BadRequest`."""
     name = _name(call)
     (await requests.read_object(call, known=())).check()
     return name
 
 
 def _name(call: Call) -> str:
-    """The destination that the path names: a resource's, or `configuration:id` of one in place. Raises `BadRequest`."""
+    """Return the destination in the path: a resource's name, or `configuration:id` of an inline one. Raises
+    `BadRequest`.
+    """
     name = call.parameters["name"]
     first, colon, last = name.partition(":")
     problem = names.wrong_name(first) or (names.wrong_name(last) if colon else None)
@@ -98,7 +100,7 @@ def _name(call: Call) -> str:
 async def _counted(
     call: Call, name: str, done: str, steps: AsyncIterator[tuple[int, int]], asked: dict[str, object]
 ) -> Response:
-    """Do it, and tell of what was done, also when a later step fails."""
+    """Do the steps, and record the finished ones in the audit even if a later step fails."""
     total = {"batches": 0, "records": 0}
     try:
         async for batches, records in steps:

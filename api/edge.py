@@ -1,7 +1,8 @@
-"""The outermost layer: what holds for every request, whatever its path.
+"""The outermost layer: the rules for every request, on every path.
 
-Each request gets an id and every answer carries it with the security headers; a credential is checked before the body
-is read and before an answer could tell what exists; every exception becomes an answer here. No request is judged here.
+Each request gets an id, and every answer has it, with the security headers. A credential is checked before the body is
+read, and before an answer could reveal what exists. Every exception becomes an answer here. Permissions are checked in
+`access`.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Edge:
-    """The ASGI application of some endpoints. `nowhere` answers on every other path."""
+    """The ASGI application of some endpoints. `nowhere` answers on all other paths."""
 
     def __init__(self, services: Services, endpoints: Iterable[Endpoint], *, nowhere: Nowhere) -> None:
         self._services = services
@@ -77,7 +78,7 @@ class Edge:
 
 
 async def _admit(call: Call, endpoint: Endpoint) -> None:
-    """Check what holds for every request, and find out who asks, unless the path needs no credential."""
+    """Check the rules for every request, and find the caller, unless the path needs no credential."""
     if call.services.anybody is not None or len(call.named) < len(call.headers):
         auth.check_host(call)
     auth.refuse_in_url(call)
@@ -103,7 +104,7 @@ async def _admit(call: Call, endpoint: Endpoint) -> None:
 
 
 def _enter(call: Call) -> None:
-    """Count the request of a caller while it lasts. Raises `TooMany`."""
+    """Count a caller's request while it is in progress. Raises `TooMany`."""
     counts, name = call.services.in_flight, call.principal.name
     before = counts.get(name, 0)
     if before >= MOST:
@@ -120,7 +121,7 @@ def _leave(call: Call) -> None:
 
 
 def _count(call: Call, path: str, status: int) -> None:
-    """Somebody was refused: the audit has how often, and writes it by itself."""
+    """Count a refusal. The upkeep of the audit writes the counts."""
     actor = rate_limits.NOBODY if call.caller is None else call.principal.name
     attempt = rate_limits.RefusedAttempt(status, actor, auth.address(call), path, call.project)
     call.services.refusals.note(attempt)

@@ -17,10 +17,10 @@ from reconciler.delivery.otlp import encodings, models, reading
 from reconciler.delivery.otlp.models import MalformedRequest, OtlpAnswer, RequestTooLarge, UnknownEncoding
 from reconciler.model.principals import Permission
 
-# How `/v1/logs` answers: messages of OTLP and, for a failure, a `google.rpc.Status`, in the request's own encoding.
+# The answers of `/v1/logs`: messages of OTLP or, for a failure, a `google.rpc.Status`, in the request's encoding.
 
 TYPES = {models.PROTOBUF.encode(): False, models.JSON.encode(): True}
-"""Tell whether a media type is JSON, of those that there are."""
+"""Return True if a media type is JSON, of those that there are."""
 
 
 class Message(Content):
@@ -31,7 +31,7 @@ class Message(Content):
 
 
 def is_json(call: Call) -> bool | None:
-    """Tell whether a body is JSON, or protobuf; None when its Content-Type says neither, or is missing or repeated."""
+    """Return True for JSON, False for protobuf, None if the Content-Type is another one, missing or repeated."""
     found = call.header(b"content-type")
     if len(found) != 1:
         return None
@@ -44,14 +44,14 @@ SUCCESS = (Message(models.success_answer(json=False)), Message(models.success_an
 
 
 def taken_message(said: TakenRecords, *, json: bool) -> Response:
-    """The answer to records that were taken in, with those that nobody takes."""
+    """Return the answer to accepted records, with the number of those without a route."""
     if not said.rejected and not said.message:
         return SUCCESS[json]
     return Message(models.partial_success_answer(rejected=said.rejected, message=said.message, json=json))
 
 
 def failure_message(call: Call, problem: Problem) -> Message:
-    """The answer to a request that failed. Whose encoding is unknown gets JSON."""
+    """Return the answer to a failed request; in JSON if its encoding is unknown."""
     after = next((float(value) for name, value in problem.headers if name == b"retry-after"), None)
     json = is_json(call) is not False
     answer = models.failure_answer(problem.status, " ".join(problem.sentences), json=json, retry_after=after)
@@ -60,10 +60,10 @@ def failure_message(call: Call, problem: Problem) -> Message:
 
 routes = Routes(Style({}, failure_message))
 
-# Taking log records in: POST /v1/logs, OTLP over HTTP.
+# Accepting log records: POST /v1/logs, OTLP over HTTP.
 #
-# A sender gives up what it is told by 400 or 413 and tries again what it is told by 429 or 503, so whatever may pass
-# later is one of the last two, a body that came too slowly as well.
+# A sender gives up after 400 and 413, and tries again after 429 and 503. So every request that may pass later gets one
+# of the last two, even one with a slow body.
 
 FULL_SECONDS = 1  # after which there may be room for a body again
 LATE = partial(errors.Unavailable, after=FULL_SECONDS, headers=requests.CLOSE)
@@ -80,7 +80,7 @@ LOG_TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
 
 @routes.add(f"POST {PATH}", Subject.PROJECT, Permission.SEND_LOGS)
 async def take(call: Call) -> Response:
-    """Take log records in."""
+    """Accept log records."""
     requests.none_known(call.query)
     json = is_json(call)
     if json is None:
@@ -117,7 +117,7 @@ async def take(call: Call) -> Response:
 
 
 class _Held:
-    """The bytes that one request holds of the room."""
+    """The bytes of one request in the room for requests in memory."""
 
     def __init__(self, room: IntakeRoom, sender: str, size: int) -> None:
         """Raises `Unavailable`."""
@@ -135,7 +135,7 @@ class _Held:
 
 
 async def read_body(receive: Receive, *, limit: int, seconds: float = requests.READ_SECONDS) -> bytes:
-    """The body as it came. Raises `TooLarge`, `Unavailable`, `ClientDisconnect`."""
+    """Read the body, still encoded. Raises `TooLarge`, `Unavailable`, `ClientDisconnect`."""
     pieces: list[bytes] = []
     large = LARGE.format(limit)
     await requests.receive_each(receive, pieces.append, limit=limit, large=large, late=LATE, seconds=seconds)
@@ -143,7 +143,7 @@ async def read_body(receive: Receive, *, limit: int, seconds: float = requests.R
 
 
 def _encoding(call: Call) -> str:
-    """The Content-Encoding; empty for none. Raises `UnknownEncoding`, before the body is read."""
+    """Return the Content-Encoding; empty for none. Raises `UnknownEncoding` before the body is read."""
     values = call.header(b"content-encoding") or [b""]
     encoding = values[0].strip().lower().decode("latin-1")
     if len(values) > 1 or encoding not in KNOWN:

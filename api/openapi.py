@@ -100,7 +100,7 @@ def _each_for_clients(schemas_by_name: Object) -> Object:
 
 
 def _only_requires(choices: Value) -> bool:
-    """Tell whether a choice says no more than which members must be there: a generator would make a type of each."""
+    """Return True if a choice says no more than which members must be there: a generator would make a type of each."""
     return isinstance(choices, list) and all(isinstance(one, dict) and one.keys() == {"required"} for one in choices)
 
 

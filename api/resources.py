@@ -34,7 +34,7 @@ history_routes = Routes()  # `/v1/{kind}/...`, which any other path wins over
 
 ALL = 2**63 - 1  # a list without a limit: SQL's largest integer
 
-# Apply and delete: reading what is asked for, and answering what the applier says.
+# Apply and delete: reading the request, and sending the applier's answer.
 
 APPLY_PARAMETERS = frozenset({"acceptInvalid", "atomic", "dryRun", "strict"})
 DELETE_PARAMETERS = frozenset({"dryRun"})
@@ -170,7 +170,7 @@ async def _configuration(call: Call) -> tuple[Key, "_Configuration"]:
 
 def _raw_text(key: Key, found: "_Configuration") -> bytes:
     if not found.status.ready:
-        # What is incomplete is not rolled out, and this is how collectors would get it.
+        # Collectors must not get an incomplete Configuration.
         sentence = f"The {CONFIGURATION} {key.name} is not ready; its status says what is incomplete."
         raise errors.Conflict(sentence, code=ErrorCode.NOT_READY)
     return (found.spec.raw or "").encode()
@@ -199,7 +199,7 @@ async def history(call: Call) -> Response:
 
 
 def _hides(call: Call, kind: str) -> bool:
-    """Return True when the caller may not see all of the resources of this kind."""
+    """Return True if the caller may not see resources of this kind in full."""
     return kind == CONFIGURATION and not access.permits(call, Permission.READ_RAW, project=call.project)
 
 
@@ -214,7 +214,7 @@ async def _without_raw(pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerat
 
 
 def _key(call: Call) -> Key:
-    """The resource that the path names. Raises `BadRequest`, `NotFound`."""
+    """Return the resource in the path. Raises `BadRequest`, `NotFound`."""
     name = call.parameters["name"]
     problem = names.wrong_name(name)
     if problem is not None:
@@ -286,7 +286,7 @@ async def redact_resource(call: Call) -> Response:
 
 
 def read_text(body: bytes) -> str:
-    """The text that a body names. Raises `BadRequest` with every mistake."""
+    """Read the text in a body. Raises `BadRequest` with every mistake."""
     members = requests.object_members(body, known=("value",))
     text = members.text("value", required=True)
     problem = None if text is None else rendering.redaction_problem(text)
@@ -337,7 +337,7 @@ async def list_changes(call: Call) -> Response:
 
 
 async def _version(call: Call, key: Key, number: int) -> bytes:
-    """Return one version. What is built in is one, too. Raises `NotFound`, `Damaged`."""
+    """Return one version; a built-in resource has one too. Raises `NotFound`, `Damaged`."""
     version = await call.services.store.get(call.project, key, version=number)
     shown = built_in(key)
     if version is None and shown is not None and resource_version(shown) == number:
@@ -349,7 +349,7 @@ async def _version(call: Call, key: Key, number: int) -> bytes:
 
 
 def _number(call: Call) -> int:
-    """The version that the path names. Raises `BadRequest`."""
+    """Return the version in the path. Raises `BadRequest`."""
     text = call.parameters["version"]
     if not VERSION.fullmatch(text):
         raise errors.BadRequest("The version in the path is not a number from 1 on.")
@@ -363,8 +363,8 @@ def _number(call: Call) -> int:
 def list_pages(
     store: Store, project: str, kind: str, *, after: str = "", limit: int = ALL, selector: Selector = EVERYTHING
 ) -> AsyncGenerator[list[bytes], None]:
-    """At most `limit` resources of a kind after a name that match, in byte order of their names, with their statuses,
-    in pages of one revision; none is empty.
+    """Yield at most `limit` matching resources of a kind after a name, in byte order of names, with their statuses, in
+    non-empty pages of one revision.
     """
     built_in = [one for one in _of_kind(kind) if one.name > after]
     selects = selector != EVERYTHING
@@ -373,9 +373,9 @@ def list_pages(
 
 
 def history_pages(store: Store, *, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
-    """Every version, newest first, in pages of one revision; none when there never was such a resource.
+    """Yield every version, newest first, in pages of one revision; none if the resource never existed.
 
-    What is built in comes first, as one version, unless the project's own stands in its place.
+    A built-in resource comes first, as one version, unless the project's own resource replaces it.
     """
     stored = store.history_pages(project, key)
     shown = built_in(key)
@@ -383,13 +383,14 @@ def history_pages(store: Store, *, project: str, key: Key) -> AsyncGenerator[lis
 
 
 def built_in(key: Key) -> bytes | None:
-    """The resource that every project sees which stores none of this name, or None."""
+    """Return the built-in resource of this name, or None."""
     return builtins.shown().get(key)
 
 
 @cache
 def built_in_digest() -> str:
-    """Another one as soon as the product brings other resources along, so that nobody takes an old list for a new one.
+    """Return a digest of the built-in resources. It changes with a version of the product that has others, so that an
+    old list is not taken for a new one.
 
     The first call reads them from files, which takes some milliseconds.
     """
@@ -397,12 +398,12 @@ def built_in_digest() -> str:
 
 
 def resource_version(resource: bytes) -> int:
-    """The number of a resource's version."""
+    """Return the version number of a resource."""
     return _RESOURCE.decode(resource).metadata.version
 
 
 def without_raw(resource: bytes) -> bytes:
-    """The same resource for somebody who may not read `spec.raw`, which is text that may hold anything."""
+    """Return the resource without `spec.raw`, for callers who may not read it: it may contain secrets."""
     if b'"raw":' not in resource:
         return resource
     members = msgspec.json.decode(resource, type=dict[str, msgspec.Raw])
@@ -454,7 +455,7 @@ _CONFIGURATION = msgspec.json.Decoder(_Configuration)
 
 
 class _Shown(NamedTuple):
-    """A resource as a reader gets it, and what decides whether and where it stands in a list."""
+    """A resource as a reader gets it, with the fields that select and order it in a list."""
 
     name: str
     labels: Mapping[str, str]
@@ -486,9 +487,9 @@ async def _chosen(
 
 
 def _merged(stored: Iterable[_Shown], waiting: deque[_Shown]) -> Iterator[_Shown]:
-    """One page, with what belongs before its last resource taken from what waits; both are sorted.
+    """Merge a page with the waiting built-in resources that belong before its last resource. Both are sorted.
 
-    What is stored shadows what is built in, whether a selector matches it or not.
+    A stored resource hides the built-in one of its name, even if a selector does not match it.
     """
     for one in stored:
         while waiting and waiting[0].name < one.name:
@@ -513,5 +514,5 @@ async def _with_built_in(stored: AsyncGenerator[list[bytes], None], shown: bytes
 
 @cache
 def _of_kind(kind: str) -> tuple[_Shown, ...]:
-    """In the order of names, which are ASCII, so that it is the order of bytes."""
+    """Return the built-in resources of a kind by name. Names are ASCII, so this is the order of bytes."""
     return tuple(_read(body) for key, body in builtins.shown().items() if key.kind == kind)

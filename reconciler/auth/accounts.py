@@ -15,17 +15,17 @@ from reconciler.model.principals import OF_ROLE, Permission, Principal, Role
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import AuditRow
 
-# Loss of access: a change that takes something from a person ends all of their sessions.
+# Loss of access: a change that takes access from a person ends all of their sessions.
 #
-# The count (`User.losses`) is written with what was taken, in one transaction, and a session has the one that it began
-# with. So one step ends both, whatever becomes of the file with the sessions: a process that dies in between leaves
-# neither half, and a disk that takes no more sessions keeps nobody from being removed.
+# Each such change also raises the person's count `User.losses` in the same transaction. A session has the count of its
+# beginning and is valid only while both are equal. So one transaction ends access and sessions, even if the process
+# crashes afterwards or the file of sessions cannot be written.
 
 NOTHING: frozenset[Permission] = frozenset()
 
 
 def has_lost_access(one: User, *, before: Directory, after: Directory) -> bool:
-    """Return True when somebody of `before` is gone, may do less somewhere, or has another password or identity."""
+    """Return True if a person of `before` was removed, lost a role, or has another password or identity."""
     user = after.user(one.id)
     if user is None or (user.password, user.identity) != (one.password, one.identity):
         return True
@@ -61,10 +61,10 @@ def _permits(role: Role | None) -> frozenset[Permission]:
     return NOTHING if role is None else OF_ROLE[role]
 
 
-# The directory of everybody as the running service knows it: recognising keys, and changing who may do what.
+# The directory in memory: recognising keys, and changing access.
 #
-# The store tells of every amendment once it is written: the directory in memory follows it before the write returns, so
-# that a removed key stops working at once.
+# The store announces each amendment before the write returns, and the directory follows it. So a revoked key stops
+# working at once.
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Accounts:
 
     def uses(self, key: Key, *, at: datetime) -> bool:
         """Record the use of a key. Return False, without a record, if the key is expired."""
-        # Reading the text is cheaper than writing the instant as text, and every request with a key pays for it.
+        # This runs for every request with a key, and parsing the text is cheaper than formatting the instant.
         if key.expires_at is not None and datetime.fromisoformat(key.expires_at) <= at:
             return False
         self._used[key.id] = at

@@ -25,16 +25,14 @@ from reconciler.model.principals import Role, weaker
 if TYPE_CHECKING:
     from reconciler.settings.models import OIDC
 
-# The change by a sign-in: one amendment, and its audit event.
+# The change of a sign-in: one amendment, and its audit event.
 
 MOST_TOLD = 20  # rules or projects in one event or sentence: whoever signs in chooses how many there are
 
 
 @dataclass(frozen=True, slots=True)
 class ProvisionedStanding:
-    """The access that somebody is to have: all their roles, sentences on the rules behind them, and the invitations
-    used.
-    """
+    """The access that a person shall have: roles, sentences about the rules behind them, and the used invitations."""
 
     organization_admin: bool
     roles: Mapping[str, Role]
@@ -43,7 +41,7 @@ class ProvisionedStanding:
 
     @property
     def is_nothing(self) -> bool:
-        """True when it opens nothing."""
+        """True if it gives no access."""
         return not self.organization_admin and not self.roles
 
 
@@ -51,7 +49,7 @@ NO_STANDING = ProvisionedStanding(organization_admin=False, roles={})
 
 
 def provisioned_standing(directory: Directory, person: User | None) -> ProvisionedStanding:
-    """Return the access that somebody has; none for a new person."""
+    """Return the present access of a person; none for a new person."""
     if person is None:
         return NO_STANDING
     return ProvisionedStanding(organization_admin=person.organization_admin, roles=directory.roles_of(person))
@@ -60,7 +58,7 @@ def provisioned_standing(directory: Directory, person: User | None) -> Provision
 def sign_in_amendment(
     known: User | None, person: User, *, before: ProvisionedStanding, after: ProvisionedStanding
 ) -> Amendment | None:
-    """The change that makes it so; None where nothing changes. `person` is as they are to be."""
+    """Return the change that gives this access; None if nothing changes. `person` is the person after it."""
     person = replace(person, organization_admin=after.organization_admin)
     projects = sorted(before.roles.keys() | after.roles.keys())
     roles = {name: after.roles.get(name) for name in projects if before.roles.get(name) is not after.roles.get(name)}
@@ -93,9 +91,9 @@ _HASHED = 12  # hexadecimal digits of a name that nobody gave
 
 
 def verified_email(claims: Mapping[str, object]) -> str:
-    """The address that the provider vouches for, in lower case; empty for none, and for one that we do not take.
+    """Return the address that the provider has verified, in lower case; empty if there is none or it is not accepted.
 
-    Only JSON `true` vouches: what else means it is the provider's own, and an address admits people.
+    Only JSON `true` counts as verified, because an address admits people.
     """
     email = claims.get("email")
     if claims.get("email_verified") is not True or not isinstance(email, str):
@@ -104,15 +102,15 @@ def verified_email(claims: Mapping[str, object]) -> str:
 
 
 def display_name(claims: Mapping[str, object], *, before: str = "") -> str:
-    """Return the display name, on one line; the one from before when the token has none."""
+    """Return the display name on one line; the previous one if the token has none."""
     name = claims.get("name")
     text = _UNSHOWN.sub("", name).strip() if isinstance(name, str) else ""
     return text[: changes.LONGEST_TEXT].strip() or before
 
 
 def user_name(proved: ProvedIdentity, *, taken: Collection[str]) -> str:
-    """How a new person is called from now on: by a verified address, else by `preferred_username`, else by a name made
-    of the identity; with a number behind it when somebody is called so already.
+    """Return the name of a new person: the verified address, otherwise `preferred_username`, otherwise a digest of the
+    identity. If the name is taken, a number follows.
     """
     first = _wanted(proved)
     others = {one.lower() for one in taken}  # two that differ in case alone would be taken for each other
@@ -126,7 +124,7 @@ def user_name(proved: ProvedIdentity, *, taken: Collection[str]) -> str:
 
 def _wanted(proved: ProvedIdentity) -> str:
     preferred = proved.claims.get("preferred_username")
-    # What looks like an address would be taken for one that the provider vouches for, by whoever gives roles by name.
+    # An unverified name must not look like an address: people who give roles by name would believe it.
     unlike = preferred.partition("@")[0] if isinstance(preferred, str) else None
     for offered in (verified_email(proved.claims), unlike):
         if isinstance(offered, str) and changes.is_name(offered) and not _has_credential(offered):
@@ -135,7 +133,7 @@ def _wanted(proved: ProvedIdentity) -> str:
 
 
 def _has_credential(text: str) -> bool:
-    """Return True when a text holds a key or a code of ours: no URL may hold one, so nobody could remove them."""
+    """Return True if a text has a key or a code of ours. URLs must not have one, so nobody could remove the person."""
     return directory.holds_key(text) or changes.holds_code(text)
 
 
@@ -144,18 +142,17 @@ def _hashed(identity: ProviderIdentity) -> str:
     return hashlib.sha256(text).hexdigest()[:_HASHED]
 
 
-# The decision at each sign-in: admit a person or refuse, and with which roles.
+# The decision at each sign-in: if a person is admitted, and with which roles.
 #
-# The first person is organization admin, whatever else there is. Then, where `disableInvitations` is true, claims
-# decide at each sign-in, and what somebody has becomes what they grant. Where it is false, claims and invitations
-# together let somebody in who is new; of a known person claims take and give nothing any more, and what they bring is
-# added.
+# The first person always becomes organization admin. If `disableInvitations` is true, claims decide at each sign-in,
+# and roles become exactly what they grant. If it is false, claims and invitations together admit a new person; for a
+# known person claims no longer count, and further invitations add roles.
 #
-# An organization admin keeps memberships, which mean nothing as long as they are admin.
+# An organization admin keeps memberships, although they have no effect meanwhile.
 
 
 class AdmissionReason(Enum):
-    """Why somebody is not let in."""
+    """The reason why a person is not admitted."""
 
     NOT_FIRST = auto()  # nobody is there yet, and `auth.oidc.firstAdmin` means somebody else
     NOT_INVITED = auto()  # no role, no code, no verified address that waits, no claims that grant anything
@@ -166,8 +163,8 @@ class AdmissionReason(Enum):
 
 
 class NotAdmitted(errors.Refused):
-    """Somebody is known to the provider and has no access here; `why`, one sentence that tells the person what to do,
-    and `told`, sentences for the log.
+    """The provider knows the person, but they have no access here. `why` is a sentence that tells them what to do;
+    `told` are sentences for the log.
     """
 
     def __init__(self, message: str, *, why: AdmissionReason, told: tuple[str, ...] = ()) -> None:
@@ -178,7 +175,7 @@ class NotAdmitted(errors.Refused):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Somebody at the door. `code` is of an invitation, empty for none; `id` is for a new person; `now` is RFC 3339."""
+    """A sign-in to decide about. `code` is an invitation's, or empty; `id` is for a new person; `now` is RFC 3339."""
 
     proved: ProvedIdentity
     code: str = field(repr=False)
@@ -188,9 +185,8 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A decision: the person's id, and the change to write first (None: none). With `refused`, it is
-    written and then raised: claims took everything from somebody who had something. `told` are sentences for the log:
-    what was skipped.
+    """A decision: the person's id, and the change to write first, None for no change. `refused` is raised after the
+    write: claims took all access from a person. `told` are sentences for the log about what was skipped.
     """
 
     user: str
@@ -217,7 +213,7 @@ SENTENCES: Mapping[AdmissionReason, str] = {
 
 
 def admit(directory: Directory, arrival: Arrival, policy: "OIDC") -> Admission:
-    """Decide. Raises NotAdmitted where nothing is to be written."""
+    """Decide about a sign-in. Raises NotAdmitted if the person is refused and no change must be written."""
     known = directory.person(arrival.proved.identity)
     if _is_first(directory, arrival.proved, policy):
         decided = _first(directory)
@@ -232,8 +228,8 @@ def admit(directory: Directory, arrival: Arrival, policy: "OIDC") -> Admission:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """The access that somebody is to have, and why they have none, if so; `told` are ends of sentences for the log,
-    `unread` says what cannot be read.
+    """The access that a person shall have, and the reason if it is none. `told` are ends of sentences for the log,
+    `unread` names claims that cannot be read.
     """
 
     after: ProvisionedStanding
@@ -243,8 +239,8 @@ class _Decided:
 
 
 def _is_first(directory: Directory, proved: ProvedIdentity, policy: "OIDC") -> bool:
-    """Return True for the first person. With `auth.oidc.firstAdmin` others may have come in before them, by claims;
-    they are the first as long as nobody administers the organization.
+    """Return True for the first person. With `auth.oidc.firstAdmin` claims may have admitted others before; the named
+    person is the first as long as there is no organization admin.
     """
     if not policy.first_admin.claim:
         return not directory.users
@@ -260,7 +256,7 @@ def _is_named(told: Mapping[str, object], policy: "OIDC") -> bool:
 
 
 def _has_admin(users: Iterable[User], proved: ProvedIdentity) -> bool:
-    """Return True when an organization admin of the present provider exists: those of a former one cannot sign in."""
+    """Return True if there is an organization admin of the present provider: those of a former one cannot sign in."""
     issuer = proved.identity.issuer
     return any(
         user.organization_admin and user.identity is not None and user.identity.issuer == issuer for user in users
@@ -273,7 +269,7 @@ def _first(directory: Directory) -> _Decided:
 
 
 def _synchronised(directory: Directory, arrival: Arrival, policy: "OIDC", *, known: User | None) -> _Decided:
-    """As claims say, and nothing else."""
+    """Decide by claims alone."""
     before = provisioned_standing(directory, known)
     found = _granted(directory, arrival, policy)
     if isinstance(found, UnreadableClaims):
@@ -289,14 +285,14 @@ def _synchronised(directory: Directory, arrival: Arrival, policy: "OIDC", *, kno
 
 
 def _unreadable(before: ProvisionedStanding, found: UnreadableClaims) -> _Decided:
-    """Nothing changes (rule 7 of the direct claims)."""
+    """Keep the present access, because claims cannot be read (rule 7 of the direct claims)."""
     told = (f"the claims cannot be read and change nothing: {found.reason}",)
     why = AdmissionReason.UNREADABLE_CLAIMS if before.is_nothing else None
     return _Decided(before, told=told, why=why, unread=found.reason)
 
 
 def _newcomer(directory: Directory, arrival: Arrival, policy: "OIDC") -> _Decided:
-    """Somebody new, where invitations count: what they bring and what claims grant, together."""
+    """Decide about a new person if invitations count: by invitations and claims together."""
     taken = _invitations(directory, arrival)
     found = _granted(directory, arrival, policy)
     if isinstance(found, UnreadableClaims):
@@ -307,14 +303,14 @@ def _newcomer(directory: Directory, arrival: Arrival, policy: "OIDC") -> _Decide
 
 
 def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decided:
-    """Somebody known, where invitations count: what they bring is added to what they have."""
+    """Decide about a known person if invitations count: invitations add to the present access."""
     before = provisioned_standing(directory, known)
     after = _with(before, _invitations(directory, arrival))
     return _Decided(after, why=AdmissionReason.NOT_INVITED if after.is_nothing else None)
 
 
 def _admission(directory: Directory, arrival: Arrival, *, known: User | None, decided: _Decided) -> Admission:
-    """Return the decision with the change to write. Raises NotAdmitted when there is none."""
+    """Return the decision with the change to write. Raises NotAdmitted if the person is refused without a change."""
     before, after, why = provisioned_standing(directory, known), decided.after, decided.why
     added = after.roles.keys() - before.roles.keys()
     if added and changes.count_members(directory) + len(added) > changes.MOST_MEMBERSHIPS:
@@ -332,7 +328,7 @@ def _admission(directory: Directory, arrival: Arrival, *, known: User | None, de
 
 
 def _person(directory: Directory, arrival: Arrival, *, known: User | None) -> User:
-    """The person, with what the token says to call them."""
+    """Return the person with the display name and address of the token."""
     proved = arrival.proved
     person = known or User(
         id=arrival.id,
@@ -363,7 +359,7 @@ def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ..
 
 
 def _with(start: ProvisionedStanding, taken: Iterable[Invitation]) -> ProvisionedStanding:
-    """Add what invitations give: never less access than before."""
+    """Add the roles of invitations, never lowering a role."""
     roles, rules, taken = dict(start.roles), list(start.rules), tuple(taken)
     for invitation in taken:
         before = roles.get(invitation.project)
@@ -397,7 +393,7 @@ def _skipped(found: GrantedRoles) -> tuple[str, ...]:
 
 
 def _otherwise(directory: Directory, arrival: Arrival, policy: "OIDC", why: AdmissionReason) -> AdmissionReason:
-    """Why nothing lets somebody in: that another is to be the first explains more than any other reason."""
+    """Return why a person is refused: that another person shall be the first comes before other reasons."""
     has_admin = _has_admin(directory.users.values(), arrival.proved)
     return AdmissionReason.NOT_FIRST if policy.first_admin.claim and not has_admin else why
 

@@ -1,6 +1,6 @@
-"""Changes of access: which are allowed, and what they amend.
+"""Changes of access: their rules, and the amendments that they make.
 
-Projects, people, members, keys and invitations. Roles are judged before: these are the rules beyond them.
+They concern projects, people, members, keys and invitations. The caller checks roles before.
 """
 
 import base64
@@ -54,15 +54,15 @@ class Invalid(errors.Refused):
 
 
 class Missing(errors.Refused):
-    """There is no such project, person, membership or key, or none that whoever asks may see."""
+    """There is no such project, person, membership or key, or the caller may not see it."""
 
 
 class Conflict(errors.Refused):
-    """It contradicts what there is."""
+    """The change contradicts the present state."""
 
 
 def create_project(directory: Directory, name: str, *, at: str) -> Amendment:
-    """A new project. Raises Invalid, Conflict."""
+    """Create a project. Raises Invalid, Conflict."""
     if (rule := names.wrong_project(name)) is not None:
         raise Invalid(f"The project's name {rule}.")
     if name in directory.projects:
@@ -72,7 +72,7 @@ def create_project(directory: Directory, name: str, *, at: str) -> Amendment:
 
 
 def create_user(directory: Directory, user: User) -> Amendment:
-    """A new person. Raises Invalid, Conflict."""
+    """Create a person. Raises Invalid, Conflict."""
     if not is_name(user.name):
         raise Invalid(f"The user's name {USER_RULE}.")
     _is_text(user.display_name, "display name")
@@ -84,12 +84,12 @@ def create_user(directory: Directory, user: User) -> Amendment:
 
 
 def is_name(text: str) -> bool:
-    """Return True when a person may have this name."""
+    """Return True if a person may have this name."""
     return _USER.fullmatch(text) is not None
 
 
 def change_user(directory: Directory, after: User) -> Amendment:
-    """Another display name, password, or standing in the organization. Raises Invalid, Missing, Conflict."""
+    """Change a person's display name, password, or role in the organization. Raises Invalid, Missing, Conflict."""
     before = user(directory, after.name)
     if after.password != before.password:
         check_has_password(before)
@@ -107,9 +107,9 @@ def change_user(directory: Directory, after: User) -> Amendment:
 
 
 def remove_user(directory: Directory, name: str) -> Amendment:
-    """A person goes, with every membership and every key of their own. Keys of projects that they made stay, since
-    programs use them, and are to be reviewed; invitations do not, since nobody else looks after the codes, and whoever
-    is removed could come back by one. Raises Missing, Conflict.
+    """Remove a person with their memberships and personal keys. Keys of projects that they made stay, because programs
+    use them, and must be reviewed. Their invitations end: otherwise they could return with a code. Raises Missing,
+    Conflict.
     """
     gone = user(directory, name)
     if gone.organization_admin:
@@ -125,7 +125,7 @@ def remove_user(directory: Directory, name: str) -> Amendment:
 
 
 def set_member(directory: Directory, *, project: str, name: str, role: Role) -> Amendment:
-    """A person's role in a project. Raises Missing, Conflict."""
+    """Set a person's role in a project. Raises Missing, Conflict."""
     member = Member(project, user(directory, name).id, role)
     before = directory.members.get(project, {}).get(member.user)
     if before is None and count_members(directory) >= MOST_MEMBERSHIPS:
@@ -141,7 +141,7 @@ def count_members(directory: Directory) -> int:
 
 
 def remove_member(directory: Directory, *, project: str, name: str) -> Amendment:
-    """A person is no member of a project any more. Raises Missing."""
+    """Remove a person from a project. Raises Missing."""
     known = directory.users.get(name)
     before = None if known is None else directory.members.get(project, {}).get(known.id)
     if known is None or before is None:
@@ -151,8 +151,8 @@ def remove_member(directory: Directory, *, project: str, name: str) -> Amendment
 
 
 def create_key(directory: Directory, key: Key) -> Amendment:
-    """A new key. Raises Invalid; Conflict for a prefix that another key has, which is to be made anew, and for a person
-    who has as many as they may.
+    """Create a key. Raises Invalid, and Conflict if another key has its prefix, so that the caller makes another, or if
+    the person has too many keys.
     """
     _is_text(key.name, "name of a key")
     if not key.name:
@@ -179,7 +179,7 @@ def personal_keys(directory: Directory, person: User) -> tuple[Key, ...]:
 
 
 def _check_personal(directory: Directory, key: Key) -> None:
-    """A key that would have less than it says is refused, so that nobody is surprised by a later promotion. Raises
+    """Refuse a personal key with a better role than its person has: a later promotion would raise the key too. Raises
     Invalid, Missing, Conflict.
     """
     owner = directory.user(key.owner or "")
@@ -201,7 +201,7 @@ def _check_personal(directory: Directory, key: Key) -> None:
 
 
 def revoke_key(directory: Directory, key: Key) -> Amendment:
-    """A key that opens nothing from now on. Raises Missing when somebody else was faster."""
+    """Revoke a key. Raises Missing if it does not exist any more."""
     if key.prefix not in directory.keys:
         raise Missing(NO_KEY)
     audited = Audited("deleted", "Key", key.id, project=key.project or "", detail={"name": key.name})
@@ -209,7 +209,7 @@ def revoke_key(directory: Directory, key: Key) -> Amendment:
 
 
 def user(directory: Directory, name: str) -> User:
-    """A person by name. Raises Missing."""
+    """Return a person by name. Raises Missing."""
     found = directory.users.get(name)
     if found is None:
         raise Missing(f"There is no user {name[:128]}.")
@@ -217,18 +217,18 @@ def user(directory: Directory, name: str) -> User:
 
 
 def with_password(user: User, password: str) -> User:
-    """The person with another encoded hash."""
+    """Return the person with another password hash."""
     return replace(user, password=password)
 
 
 def check_has_password(user: User) -> None:
-    """Raises Conflict for somebody whom a provider knows: a password would open nothing."""
+    """Raise Conflict for a person of a provider, who cannot use a password."""
     if user.identity is not None:
         raise Conflict(f"{user.name} signs in through the OpenID Connect provider and has no password here.")
 
 
 def check_password(text: str) -> None:
-    """Raises Invalid for a password that is too short or too long; what it is made of is everyone's own affair."""
+    """Raise Invalid for a password that is too short or too long. There are no rules about its characters."""
     if len(text) < SHORTEST_PASSWORD:
         raise Invalid(f"A password has at least {SHORTEST_PASSWORD} characters.")
     if len(text) > LONGEST_PASSWORD:
@@ -252,11 +252,11 @@ def _has_room(there: Collection[str], what: str) -> None:
 
 # Invitations: their codes, and the changes that they make.
 #
-# A code is `rci_<43 characters>`, of 32 random bytes. Only a digest is stored: with 256 bits to guess, a plain SHA-256
-# is as good as a slow one.
+# A code is `rci_<43 characters>`, of 32 random bytes. Only a digest is stored: with 256 random bits, a plain SHA-256 is
+# as safe as a slow hash.
 #
-# An invitation is valid only while its maker may manage the members. So nobody who is removed comes back by a code that
-# they put aside, and the invitations of a revoked key end with it.
+# An invitation is valid only while its maker may manage the members. So a removed person cannot return with a code that
+# they kept, and the invitations of a revoked key end with it.
 
 MARK = "rci_"
 CODE_RANDOM_BYTES = 32
@@ -277,28 +277,28 @@ _EMAIL = re.compile(r"[!-?A-~]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 def make_code(randomness: bytes) -> str:
-    """A new code. `randomness` is `RANDOM_BYTES` from the system's source."""
+    """Make a code. `randomness` is `RANDOM_BYTES` from the system's source."""
     assert len(randomness) == CODE_RANDOM_BYTES
     return MARK + base64.urlsafe_b64encode(randomness).decode().rstrip("=")
 
 
 def code_digest(code: str) -> bytes | None:
-    """Return the digest that is stored of a code, 32 bytes; None for a text that is no code."""
+    """Return the stored digest of a code, 32 bytes; None for a text that is no code."""
     return hashlib.sha256(code.encode()).digest() if _CODE.fullmatch(code) else None
 
 
 def holds_code(text: str) -> bool:
-    """Return True when a text holds a code of ours, whole or cut off."""
+    """Return True if a text has a code of ours, even an incomplete one."""
     return _BEGINNING.search(text) is not None
 
 
 def invited_address(text: str) -> str | None:
-    """An e-mail address as it is kept and compared, in lower case; None for what is none that we take."""
+    """Return an e-mail address in lower case, as it is stored and compared; None if it is not accepted."""
     return text.lower() if len(text) <= LONGEST_EMAIL and _EMAIL.fullmatch(text) else None
 
 
 def invite(directory: Directory, invitation: Invitation, *, now: str) -> Amendment:
-    """A new invitation, in place of the one that its address has in the project. `now` is RFC 3339, as it is kept.
+    """Create an invitation. It replaces an earlier one of its address in the project. `now` is RFC 3339.
 
     Raises Conflict.
     """
@@ -315,7 +315,7 @@ def invite(directory: Directory, invitation: Invitation, *, now: str) -> Amendme
 
 
 def withdraw_invitation(directory: Directory, *, project: str, identifier: str, now: str) -> Amendment:
-    """An invitation that opens nothing from now on. Raises Missing."""
+    """Withdraw an invitation. Raises Missing."""
     alive = waiting_invitations(directory, now=now)
     found = next((one for one in alive if (one.id, one.project) == (identifier, project)), None)
     if found is None:
@@ -328,13 +328,13 @@ def withdraw_invitation(directory: Directory, *, project: str, identifier: str, 
 
 
 def waiting_invitations(directory: Directory, *, now: str, project: str | None = None) -> tuple[Invitation, ...]:
-    """The invitations that count, of one project or of all, by their ids: the oldest first."""
+    """Return the valid invitations of one project or of all, by their ids: the oldest first."""
     found = sorted(directory.invitations.values(), key=lambda one: one.id)
     return valid_invitations(directory, (one for one in found if project in (None, one.project)), now=now)
 
 
 def valid_invitations(directory: Directory, among: Iterable[Invitation], *, now: str) -> tuple[Invitation, ...]:
-    """Those of a few invitations that can be taken: not over, and their makers may still make them."""
+    """Return the valid ones of some invitations: not expired, and their makers may still make them."""
     alive = [one for one in among if one.expires_at > now and one.project in directory.projects]
     keys = _keys_by_name(directory, now=now) if alive else {}
     return tuple(
@@ -345,7 +345,7 @@ def valid_invitations(directory: Directory, among: Iterable[Invitation], *, now:
 
 
 def _over(directory: Directory, alive: Iterable[Invitation]) -> tuple[Invitation, ...]:
-    """Those that nobody can take any more, which go with the next change, sorted."""
+    """Return the invalid invitations, sorted. The next change removes them."""
     left = {one.id for one in alive}
     return tuple(one for identifier, one in sorted(directory.invitations.items()) if identifier not in left)
 
@@ -355,16 +355,16 @@ def _is_for_the_same(one: Invitation, other: Invitation) -> bool:
 
 
 def _how(invitation: Invitation) -> str:
-    """For the audit, which keeps what it is told: no address."""
+    """Return the kind of an invitation for the audit, without the address, which could not be removed there."""
     return "email" if invitation.email else "code"
 
 
-# Makers of keys and invitations, as they are now.
+# The present permissions of people who made keys and invitations.
 
 
 def keys_to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str], list[Key]]:
-    """Return the keys that still open something and whose makers may not make them any more, by project and maker; the
-    organization is the project that is empty. A key may be older than the rule that keys make none.
+    """Return the valid keys whose makers may no longer make them, by project and maker; keys of the organization have
+    an empty project. Old keys may have been made by another key, which is no longer possible.
     """
     found: defaultdict[tuple[str, str], list[Key]] = defaultdict(list)
     by_name = _keys_by_name(directory, now=now)
@@ -381,7 +381,7 @@ def _keys_by_name(directory: Directory, *, now: str) -> dict[str, Key]:
 
 
 def _maker(directory: Directory, keys: Mapping[str, Key], name: str, *, at: str) -> Principal | None:
-    """Return the principal that made something at that time under this name; None when it is gone."""
+    """Return the principal that had this name at that time; None if it was removed."""
     if name in keys:
         return directory.holder_of(keys[name])
     user = directory.users.get(name.removeprefix("user:"))

@@ -1,7 +1,7 @@
 """Claims of an ID token, and the roles that they grant.
 
-The settings name claims and groups (`auth.oidc.customClaims`). A claim is a key of the ID token itself, not a path into
-it, and its name is compared exactly; a group's name in any case.
+The settings name claims and groups (`auth.oidc.customClaims`). A claim is a key of the ID token, not a path into it.
+Its name is compared exactly, the name of a group in any case.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from reconciler.model.text import visible
 if TYPE_CHECKING:
     from reconciler.settings.models import CustomClaims
 
-# The rules of what claims grant, by the names under which reasons, tests and docs/claims.md cite them.
+# The rules of claims, by the names that reasons, tests and docs/claims.md cite.
 
 
 class ClaimRule(StrEnum):
@@ -42,14 +42,14 @@ class ClaimRule(StrEnum):
     GROUP_IDS = "group_ids"  # they count where `groups` holds none
 
 
-# Entries that name a project: `<project_id>` and `<role>:<project_id>`, in `service_projects` and behind the prefix of
-# a project's group.
+# Entries that name a project: `<project_id>` and `<role>:<project_id>`, in `service_projects` and after the prefix of a
+# project's group.
 
 _ROLES = {role.value: role for role in Role}
 
 
 class ProjectEntry(NamedTuple):
-    """A project that is named. `role` is its own, None for a plain id; `rule` is the one that read it."""
+    """An entry that names a project. `role` is its own role, None for a plain id; `rule` is the applied rule."""
 
     project: str
     role: Role | None
@@ -57,9 +57,9 @@ class ProjectEntry(NamedTuple):
 
 
 def project_entry(text: str, *, rule: ClaimRule) -> ProjectEntry | None:
-    """An entry, or None for one that is malformed: an empty side, a second colon, what could be no name at all.
+    """Parse an entry; None for a malformed one: an empty side, a second colon, an impossible name.
 
-    Direct claims 3, 5. What could be a name and is no project's is not malformed: it is unknown.
+    Direct claims 3, 5. A possible name without a project is not malformed, but unknown.
     """
     own, colon, project = (part.strip() for part in text.rpartition(":"))
     if model_names.wrong_name(project) is not None or ":" in own or (colon and not own):
@@ -70,12 +70,12 @@ def project_entry(text: str, *, rule: ClaimRule) -> ProjectEntry | None:
 
 
 def least_role(roles: Iterable[Role]) -> Role:
-    """The least privileged of some roles (direct claims 6)."""
+    """Return the least privileged of some roles (direct claims 6)."""
     return reduce(weaker, roles)
 
 
 def pooled_roles(entries: Iterable[ProjectEntry]) -> Mapping[str, frozenset[ProjectEntry]]:
-    """Return the entries about each project, each once and sorted: their order means nothing."""
+    """Return the entries of each project, each once and sorted, since their order has no meaning."""
     pool: dict[str, set[ProjectEntry]] = defaultdict(set)
     for one in entries:
         pool[one.project].add(one)
@@ -83,33 +83,32 @@ def pooled_roles(entries: Iterable[ProjectEntry]) -> Mapping[str, frozenset[Proj
 
 
 def own_roles(entries: Iterable[ProjectEntry]) -> frozenset[Role]:
-    """The roles that entries give one project."""
+    """Return the roles that entries give for one project."""
     return frozenset(one.role for one in entries if one.role is not None)
 
 
 # Groups and roles of a provider: the interface's rules 1 to 4 for them.
 #
-# Names are compared in any case. A letter beyond ASCII that only becomes an ASCII one when its case is folded (the
-# Kelvin sign, the long s) matches none: who may make groups at a provider that guards a name must not find another
-# spelling.
+# Names are compared in any case. A letter beyond ASCII that case folding turns into an ASCII letter (the Kelvin sign,
+# the long s) does not match: otherwise a person who may make groups could evade a provider's protection of a name.
 
 
 def inferred_role(texts: Iterable[str], names: "CustomClaims") -> Role | None:
-    """The role of the first text that names one, None without such (groups and roles 1, 2)."""
+    """Return the role of the first text that names one; None if none does (groups and roles 1, 2)."""
     roles = _roles(names)
     return next((roles[found] for one in texts if (found := _folded(one)) in roles), None)
 
 
 def groups_grant_organization_admin(groups: Iterable[str], names: "CustomClaims") -> bool:
-    """Return True when the group of the organization admins is among them (groups and roles 3)."""
+    """Return True if the group of the organization admins is among these (groups and roles 3)."""
     wanted = _folded(names.org_admin_group_name)
     return any(_folded(group) == wanted for group in groups)
 
 
 def group_entries(groups: Iterable[str], names: "CustomClaims") -> list[ProjectEntry]:
-    """The projects that groups name (groups and roles 4).
+    """Return the projects that groups name (groups and roles 4).
 
-    A group that is called like a role's or the admins' is that and no project's, whatever the prefix is.
+    A group with the name of a role or of the admins' group names no project, whatever the prefix is.
     """
     size, prefix = len(names.projects_group_prefix), _folded(names.projects_group_prefix)
     others = {*_roles(names), _folded(names.org_admin_group_name)}
@@ -119,8 +118,8 @@ def group_entries(groups: Iterable[str], names: "CustomClaims") -> list[ProjectE
 
 
 def _roles(names: "CustomClaims") -> dict[tuple[bool, str], Role]:
-    """The role of each name. Where two roles are called the same, the least privileged counts; a name of the settings
-    goes before a bare one.
+    """Return the role of each name. If two roles have the same name, the least privileged counts. A name in the
+    settings comes before a bare one.
     """
     bare = {_folded(role.value): role for role in Role}
     return bare | {
@@ -149,11 +148,11 @@ _ELSEWHERE = "_claim_names"
 
 
 class UnfitClaim(Exception):
-    """A claim that cannot be parsed: one sentence, with its name and nothing of its value."""
+    """A claim that cannot be parsed: a sentence with its name, without its value."""
 
 
 def claim_text(claims: Mapping[str, object], name: str) -> str:
-    """The text of a claim as it stands; empty when it is missing. Raises Unfit."""
+    """Return the text of a claim, unchanged; empty if it is missing. Raises UnfitClaim."""
     value = _value(claims, name)
     if value is None:
         return ""
@@ -163,8 +162,8 @@ def claim_text(claims: Mapping[str, object], name: str) -> str:
 
 
 def claim_texts(claims: Mapping[str, object], name: str) -> tuple[str, ...]:
-    """The entries of a claim that is a list of texts, or one text with commas; none when it is missing. In their order,
-    trimmed, without those that are blank. Raises Unfit.
+    """Return the entries of a claim that is a list of texts, or one text with commas; none if it is missing. They are
+    in order, trimmed, and without blank ones. Raises UnfitClaim.
     """
     value = _value(claims, name)
     if value is None:
@@ -179,15 +178,15 @@ def claim_texts(claims: Mapping[str, object], name: str) -> tuple[str, ...]:
 
 
 def split_claim(value: str, name: str) -> tuple[str, ...]:
-    """Split a text at its commas, and trim each part; some may be blank. Raises Unfit for too many."""
+    """Split a text at its commas, and trim each part; some may be blank. Raises UnfitClaim for too many."""
     _is_bounded(value.count(",") + 1, name)
     return tuple(one.strip() for one in value.split(","))
 
 
 def _value(claims: Mapping[str, object], name: str) -> object:
     value = claims.get(name)
-    # A distributed claim is not in the token (OpenID Connect Core 1.0, 5.6.2). Some providers move groups there when
-    # somebody has many: to take that for none would take away what they have.
+    # A distributed claim is not in the token (OpenID Connect Core 1.0, 5.6.2). Some providers do that for people in
+    # many groups: if it counted as no groups, they would lose their access.
     elsewhere = claims.get(_ELSEWHERE)
     if value is None and isinstance(elsewhere, dict) and name in elsewhere:
         raise UnfitClaim(f"The claim {visible(name)} must be in the token, and the provider only refers to it")
@@ -199,13 +198,13 @@ def _is_bounded(count: int, name: str) -> None:
         raise UnfitClaim(f"The claim {visible(name)} must not have more than {MOST_ENTRIES:,} entries")
 
 
-# Claims of an ID token as they were read: what is set, before it is decided what that grants.
+# The parsed claims of an ID token, before the decision about roles.
 
 
 @dataclass(frozen=True, slots=True)
 class ReadClaims:
-    """Claims as they were read. `default_role` is None when it is not set; `entries` are of `service_projects`;
-    `groups` are those that count, `group_ids` where there are no others; `notes` are sentences about what was skipped.
+    """Parsed claims. `default_role` is None if it is not set; `entries` are those of `service_projects`; `groups` are
+    the groups that count, from `group_ids` if there are no others; `notes` are sentences about skipped entries.
     """
 
     default_role: Role | None
@@ -216,8 +215,8 @@ class ReadClaims:
 
 
 def claims_grant_organization_admin(claims: Mapping[str, object], names: "CustomClaims") -> bool:
-    """Return True when a claim makes an organization admin (direct claims 2); only the two words count.
-    Raises Unfit.
+    """Return True if a claim makes an organization admin (direct claims 2). Raises UnfitClaim for a text that is
+    neither `true` nor `false`.
     """
     text = claim_text(claims, names.organization_admin)
     if text not in ("", "true", "false"):
@@ -227,7 +226,7 @@ def claims_grant_organization_admin(claims: Mapping[str, object], names: "Custom
 
 
 def read_claims(claims: Mapping[str, object], names: "CustomClaims") -> ReadClaims:
-    """Everything but that claim. Raises Unfit for any that cannot be parsed, whether or not it would count."""
+    """Parse all other claims. Raises UnfitClaim if any cannot be parsed, even one that would not count."""
     notes: tuple[str, ...] = ()
     groups = claim_texts(claims, names.groups)
     if not groups and (groups := claim_texts(claims, names.group_ids)):
@@ -247,7 +246,7 @@ def read_claims(claims: Mapping[str, object], names: "CustomClaims") -> ReadClai
 
 
 def _entries(claims: Mapping[str, object], names: "CustomClaims") -> tuple[ProjectEntry, ...]:
-    """Direct claims 3, 5 and 7: what is malformed is skipped, unless there is nothing else."""
+    """Parse entries (direct claims 3, 5 and 7): malformed ones are skipped, unless there are no others."""
     text = claim_text(claims, names.projects)
     if not text:
         return ()
@@ -258,18 +257,15 @@ def _entries(claims: Mapping[str, object], names: "CustomClaims") -> tuple[Proje
     return good
 
 
-# Roles that claims grant: the rules of the interface, Authentication, one by one.
-#
-# The rules have names (`ClaimRule`), which stand beside what follows them.
+# Roles from claims: the rules of the interface, one by one. Comments name the rule (`ClaimRule`) that code implements.
 
 SHOWN = 10  # projects that one sentence names
 
 
 @dataclass(frozen=True, slots=True)
 class GrantedRoles:
-    """The access that claims grant. `roles` are by project, sorted; empty for an organization admin, who needs none.
-    `because` has the rule of each project, and `notes` are further sentences; `unknown` are the projects that were
-    named and do not exist, sorted.
+    """The access that claims grant. `roles` are sorted by project, and empty for an organization admin. `because` has
+    the rule of each project, `notes` are further sentences. `unknown` are named projects that do not exist, sorted.
     """
 
     organization_admin: bool
@@ -280,7 +276,7 @@ class GrantedRoles:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Sentences that say by which rule, a few however many projects there are."""
+        """Return a few sentences about the rules, even for many projects."""
         alike: dict[tuple[Role, str], list[str]] = {}
         for project, role in self.roles.items():
             alike.setdefault((role, self.because[project]), []).append(project)
@@ -295,7 +291,7 @@ class GrantedRoles:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableClaims:
-    """Claims that cannot be parsed (direct claims 7): nothing changes. A sentence with a claim's name and no value."""
+    """Claims that cannot be parsed (direct claims 7), so access does not change: a sentence with a claim's name."""
 
     reason: str
 
@@ -303,9 +299,9 @@ class UnreadableClaims:
 def granted_roles(
     claims: Mapping[str, object], names: "CustomClaims", *, projects: Collection[str] | None
 ) -> GrantedRoles | UnreadableClaims:
-    """Return what these claims grant with these projects; None takes every project that is named to exist.
+    """Return the access that these claims grant with these projects; with None, every named project exists.
 
-    Which projects exist decides about themselves alone: the same claims mean the same for the others.
+    A project that does not exist only loses its own role: the roles of others stay the same.
     """
     try:
         if claims_grant_organization_admin(claims, names):
@@ -326,8 +322,8 @@ def _organization_admin(because: str, *others: str) -> GrantedRoles:
 
 
 def _groups_6(said: ReadClaims, names: "CustomClaims") -> ReadClaims:
-    """Groups and roles 6, which the interface leaves open: groups are ignored altogether, their projects and the group
-    of the organization admins too, and a project's own role stays its own.
+    """Apply groups and roles 6. The interface leaves details open: all groups are ignored, even those of projects and
+    of the organization admins, and a project keeps its own role.
     """
     has_own = bool(own_roles(said.entries))
     if said.default_role is None or not said.groups or not has_own:
@@ -337,7 +333,7 @@ def _groups_6(said: ReadClaims, names: "CustomClaims") -> ReadClaims:
 
 
 def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[str] | None) -> GrantedRoles:
-    """Direct claims 3, 4 and 6, groups and roles 4: who gets which role in the projects that are named."""
+    """Return the roles in the named projects (direct claims 3, 4 and 6, groups and roles 4)."""
     pool = pooled_roles((*said.entries, *group_entries(said.groups, names)))
     there = [one for one in pool if (model_names.wrong_project(one) is None if projects is None else one in projects)]
     otherwise = _otherwise(said, names, pool)
@@ -353,7 +349,7 @@ def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[s
 
 
 def _role(entries: frozenset[ProjectEntry], names: "CustomClaims") -> tuple[Role, str] | None:
-    """A project's own role, and why; None for one that has none. Direct claims 6: of several, the least privileged."""
+    """Return a project's own role and its rule; None without one. Direct claims 6: of several, the least privileged."""
     roles = own_roles(entries)
     if not roles:
         return None
@@ -372,7 +368,7 @@ def _role(entries: frozenset[ProjectEntry], names: "CustomClaims") -> tuple[Role
 def _otherwise(
     said: ReadClaims, names: "CustomClaims", pool: Mapping[str, frozenset[ProjectEntry]]
 ) -> tuple[Role, str]:
-    """The role of a project that has none of its own, and why: the first of these that there is."""
+    """Return the role of a project without its own role, and the rule: the first of these that exists."""
     if said.default_role is not None:  # groups and roles 5: nothing is inferred then
         return said.default_role, f"the role in {visible(names.default_role)} ({ClaimRule.DIRECT_3})"
     # Projects that do not exist count here, else the same claims would mean something else in another organization.

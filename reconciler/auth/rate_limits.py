@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """A dictionary that keeps the `most` entries that were set last."""
+    """A dictionary that keeps the last `most` entries."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class BoundedDict(OrderedDict[K, V]):
 class OnceOnly:
     """Accepts each value once, of as many as are remembered.
 
-    A restart forgets them; the provider does its part: a code opens one token (RFC 6749, 4.1.2).
+    A restart forgets them. The provider also accepts a code only once (RFC 6749, 4.1.2).
     """
 
     def __init__(self, most: int) -> None:
@@ -44,38 +44,40 @@ class OnceOnly:
         return True
 
 
-# Rate limits by address, for requests that cost the service or a provider work before anybody is known.
+# Rate limits by address, for requests that make work before the caller is known.
 #
-# Each address has a bucket: it holds so many, and empties slowly. Many people may share an address, an office's for
-# instance, so a bucket is larger than one person ever fills.
+# Each address has a bucket that empties slowly. Many people may share an address, for example in an office, so a bucket
+# is larger than one person needs.
 
 MOST = 10_000  # buckets kept; the longest unused go first, and begin anew
 
 
 class Buckets:
-    """Leaky buckets in memory; one more fits each so many seconds. `now` is any clock that does not go back."""
+    """Leaky buckets in memory. A bucket has room for another unit after a number of seconds. `now` is a monotonic
+    clock.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._of: BoundedDict[Hashable, tuple[float, float]] = BoundedDict(MOST)  # level, and when
 
     def wait(self, key: Hashable, most: int, *, now: float) -> float:
-        """Seconds until one more fits into a bucket that holds `most`; 0 when it does."""
+        """Return the seconds until another unit fits into a bucket of the size `most`; 0 if it fits now."""
         return max(0.0, self._level(key, now) - (most - 1)) * self._seconds
 
     def add(self, key: Hashable, *, now: float) -> None:
-        """Count one more."""
+        """Add one unit."""
         self._of[key] = (self._level(key, now) + 1, now)
 
     def take(self, key: Hashable, most: int, *, now: float) -> float:
-        """Count one more and return 0, or the seconds to wait first."""
+        """Add one unit and return 0, or return the seconds to wait before that."""
         wait = self.wait(key, most, now=now)
         if not wait:
             self.add(key, now=now)
         return wait
 
     def empty(self, key: Hashable) -> None:
-        """Forget what was counted."""
+        """Empty a bucket."""
         self._of.pop(key, None)
 
     def _level(self, key: Hashable, now: float) -> float:
@@ -85,8 +87,9 @@ class Buckets:
 
 # Rate limit on failed sign-ins: failures are counted by name and address, and by address.
 #
-# A name alone would let anybody lock a person out. Many addresses together are bounded by the few passwords that are
-# compared at a time (`sign_in`). While a bucket is full, nothing is compared. What succeeds empties that of its name.
+# A limit by name alone would let anybody lock a person out. Attacks from many addresses are limited because only a few
+# passwords are compared at a time (`sign_in`). While a bucket is full, no password is compared. A success empties the
+# bucket of its name and address.
 
 PER_PAIR = 5  # failures of one name from one address before waiting
 PER_ADDRESS = 20  # of any names from one address
@@ -101,7 +104,7 @@ class SignInAttempts:
         self._buckets = Buckets(SECONDS)
 
     def wait(self, name: str, address: str, *, now: float) -> float:
-        """Seconds to wait before another attempt; 0 for none. `now` is any clock that does not go back."""
+        """Return the seconds to wait before another attempt. `now` is a monotonic clock."""
         of_name = self._buckets.wait((name[:LONGEST], address), PER_PAIR, now=now)
         return max(of_name, self._buckets.wait(address, PER_ADDRESS, now=now))
 
@@ -115,11 +118,11 @@ class SignInAttempts:
         self._buckets.empty((name[:LONGEST], address))
 
 
-# Attempts that were refused, counted by the minute, so that many fill neither memory nor the audit.
+# Refused attempts, counted by the minute, so that many attempts fill neither memory nor the audit.
 #
-# Counting happens with each answer and costs a look into a dictionary. Of one minute a bounded number of sorts of
-# attempt are told apart, and all beyond are one count for each status. Each caller has a budget of their own, and so
-# have all strangers together, so that nobody's attempts hide another's.
+# Each answer is counted, which costs a look-up in a dictionary. In one minute, a limited number of kinds of attempts is
+# distinguished, and all others are one count for each status. Each caller has their own limit, and so have all
+# strangers together, so that one caller's attempts cannot hide another's.
 
 MOST_OF_ONE = 100  # sorts of attempt in one minute by one caller, or by strangers
 CALLERS = 100  # who have a budget of their own in that minute; all others share one
@@ -130,7 +133,7 @@ OTHERS = "others"
 
 
 class RefusedAttempt(NamedTuple):
-    """A refusal: the person, the request and the address."""
+    """One refusal: the person, the request and the address."""
 
     status: int
     actor: str
@@ -140,13 +143,13 @@ class RefusedAttempt(NamedTuple):
 
 
 class RefusedAttempts:
-    """Counts since they were taken last."""
+    """The counts since `taken` was called last."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[RefusedAttempt]] = {}  # by whose budget it is
 
     def note(self, attempt: RefusedAttempt) -> None:
-        """One more."""
+        """Count a refused attempt."""
         whose = attempt.actor
         if whose != NOBODY and whose not in self._counts and len(self._counts) >= CALLERS:
             whose = OTHERS
@@ -156,7 +159,7 @@ class RefusedAttempts:
         counts[attempt] += 1
 
     def taken(self, at: datetime) -> Sequence[AuditRow]:
-        """The events of what was counted, in order; from now on it counts anew."""
+        """Return the audit events of the counts, in order, and begin to count again."""
         taken, self._counts = self._counts, {}
         together: Counter[RefusedAttempt] = Counter()
         for counts in taken.values():

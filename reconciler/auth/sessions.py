@@ -1,7 +1,7 @@
 """Sessions of browsers: beginning one, finding it with each request, ending it.
 
-A session is on the disk before its cookie is given out, and gone from memory before it is taken from the disk.
-A person who loses access loses all sessions at once (`accounts`); the rows are deleted within a minute.
+A session is on the disk before its cookie is sent, and an ended one leaves memory before it is removed from the disk. A
+person who loses access loses all sessions at once (`accounts`); the rows are deleted within a minute.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ class SessionLifetimes:
 
 
 def session_digest(token: str) -> bytes | None:
-    """Return the digest that is kept of a token; None for a text that is none.
+    """Return the stored digest of a token; None for a text that is no token.
 
-    No salt and no slow hash: there are 256 random bits to guess. Whoever looks a digest up learns by the time that it
-    takes no more than parts of a digest, from which no token can be made.
+    It needs no salt and no slow hash, because a token has 256 random bits. The time of a look-up may reveal parts of a
+    digest, but no token can be made from a digest.
     """
     return hashlib.sha256(token.encode("ascii")).digest() if _TOKEN.fullmatch(token) else None
 
 
 def is_session_over(session: SessionRow, *, lifetimes: SessionLifetimes, now: datetime) -> bool:
-    """Return True for a session that ended by itself. One from the future (a clock that went back) is over too."""
+    """Return True if a session has expired. A session from the future (the clock went back) has expired too."""
     if max(session.created_at, session.seen_at) > rfc3339(now + LEEWAY):
         return True
     idle, absolute = timedelta(seconds=lifetimes.idle), timedelta(seconds=lifetimes.absolute)
@@ -57,16 +57,16 @@ def is_session_over(session: SessionRow, *, lifetimes: SessionLifetimes, now: da
 
 
 def is_session_of(session: SessionRow, user: User | None) -> bool:
-    """Return True when the person of a session is still there, and nothing was taken from them since it began."""
+    """Return True if the person of a session still exists and lost no access since it began."""
     return user is not None and (user.id, user.losses) == (session.user, session.losses)
 
 
 class SessionGone(Exception):
-    """The person was removed, lost a role or changed the password while the session was begun."""
+    """The person was removed, lost a role or changed the password while the session began."""
 
 
 class Sessions:
-    """Every session. At most `MOST` in all and `MOST_OF_ONE` of one person: the longest unused go first."""
+    """All sessions: at most `MOST` in all and `MOST_OF_ONE` of one person. The least recently used ones end first."""
 
     def __init__(
         self, operations: Operations, accounts: Accounts, *, lifetimes: SessionLifetimes, clock: Clock
@@ -80,7 +80,7 @@ class Sessions:
         self._ended: set[bytes] = set()  # and still to be taken from the disk
 
     async def load(self) -> None:
-        """Take over what an earlier start left, less what is over. Raises StoreFault."""
+        """Load the stored sessions that have not expired. Raises StoreFault."""
         for row in sorted(await self._operations.sessions(), key=lambda row: row.seen_at):
             if self._counts(row):
                 self._keep(row)
@@ -90,10 +90,10 @@ class Sessions:
         await self.touch()
 
     async def begin(self, user: User, *, since: Directory, id_token: str = "", instead_of: str = "") -> str:
-        """A new session, as what its cookie holds; the one of the token `instead_of` ends, so that nobody goes on with
-        an id that was there before (session fixation). `since` is the directory by which the person was recognised.
+        """Begin a session and return the value of its cookie. The session of the token `instead_of` ends, against
+        session fixation. `since` is the directory in which the person was found.
 
-        Raises SessionGone, StoreFault. Whoever is cancelled meanwhile leaves a session that nobody has the cookie of.
+        Raises SessionGone, StoreFault. A cancelled call may leave a session without a cookie.
         """
         return await asyncio.shield(
             asyncio.create_task(
@@ -108,7 +108,7 @@ class Sessions:
         token = secrets.token_urlsafe(TOKEN_BYTES)
         digest = session_digest(token)
         assert digest is not None
-        # A longer one would not be given back to the provider anyway.
+        # A longer one is not sent back to the provider anyway.
         told = id_token if len(id_token) <= flows.LONGEST_HINT else ""
         session = SessionRow(digest, user.id, known.losses, created_at=now, seen_at=now, id_token=told)
         self._check_still(session)
@@ -122,8 +122,8 @@ class Sessions:
         return token
 
     def find(self, token: str) -> SessionRow | None:
-        """The session of a cookie, which counts as seen now; None for one that is over, ended or none of ours, and
-        where the person is no more.
+        """Return the session of a cookie, and note that it was seen now. None if it has ended, is unknown, or its
+        person was removed.
         """
         session = self._found(token)
         if session is None:
@@ -137,13 +137,13 @@ class Sessions:
         return seen
 
     def is_live(self, session: SessionRow) -> bool:
-        """Return True when a session that was found a while ago still counts."""
+        """Return True if a session that was found earlier is still valid."""
         found = self._live.get(session.digest)
         return found is not None and self._counts(found)
 
     async def end(self, token: str) -> SessionRow | None:
-        """Sign out; what ended, or None. Raises StoreFault: then it has ended in memory all the same, and is taken from
-        the disk as soon as that can be written.
+        """Sign out. Return the session that ended, or None. After a StoreFault it has ended in memory nevertheless, and
+        is removed from the disk later.
         """
         session = self._found(token)
         if session is not None:
@@ -152,20 +152,20 @@ class Sessions:
         return session
 
     async def keep(self, *, every: float = KEEP_SECONDS) -> None:
-        """Write when sessions were seen and forget those that are over, each minute, until cancelled."""
+        """Each minute, write when sessions were seen, and remove expired ones, until cancelled."""
         while True:
             await asyncio.sleep(every)
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Forget those that are over, and write what is to be written."""
+        """Remove expired sessions, and write the pending changes."""
         for session in [*self._live.values()]:
             if not self._counts(session):
                 self._drop(session.digest)
         await self.touch()
 
     async def touch(self) -> None:
-        """Write which sessions have ended, and when the others were seen; what cannot be written waits."""
+        """Write the ended sessions, and when the others were seen. A failed write is repeated later."""
         try:
             await self._write_ended()
             await self._write_seen()
@@ -199,13 +199,13 @@ class Sessions:
         return not is_session_over(session, lifetimes=self._lifetimes, now=self._clock())
 
     def _check_still(self, session: SessionRow) -> None:
-        """Raise SessionGone when something was taken from the person since they were recognised."""
+        """Raise SessionGone if the person lost access since they were found."""
         if not is_session_of(session, self._accounts.directory.user(session.user)):
             self._drop(session.digest)
             raise SessionGone
 
     def _keep(self, session: SessionRow) -> None:
-        """Have it in memory, as the one that was used last."""
+        """Keep a session in memory, as the most recently used one."""
         self._live[session.digest] = session
         self._live.move_to_end(session.digest)
 
@@ -217,7 +217,7 @@ class Sessions:
             self._drop(next(iter(self._live)))
 
     def _drop(self, digest: bytes) -> None:
-        """It counts no more, and is to be taken from the disk."""
+        """Remove a session from memory, and from the disk later."""
         self._ended.add(digest)
         self._seen.discard(digest)
         self._live.pop(digest, None)

@@ -29,33 +29,31 @@ if TYPE_CHECKING:
 
     from reconciler.settings.models import OIDC
 
-# Passwords: argon2id hashes, made and compared. The only module that knows the library.
-#
-# The library is loaded with the first password: a service that keys alone ask never pays for it.
+# Passwords: making and comparing argon2id hashes. The library is loaded with the first password.
 
 
 @cache
 def _hasher() -> "PasswordHasher":
     from argon2 import PasswordHasher  # noqa: PLC0415 - see above
 
-    # One of the settings that OWASP names as equal; the least memory among those with one lane, since several people
-    # may sign in at once. About 25 ms.
+    # One of OWASP's equivalent settings: of those with one lane the one with the least memory, since several people may
+    # sign in at once. It takes about 25 ms.
     return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
 @cache
 def unknown_person_hash() -> str:
-    """Compared where there is no such person, so that it takes as long."""
+    """Return the hash to compare for an unknown name, so that it takes as long as for a known one."""
     return _hasher().hash("nobody has this password", salt=bytes(16))
 
 
 def encode_password(password: str) -> str:
-    """The encoded hash to keep, with salt and cost in it."""
+    """Return the encoded hash of a password, with salt and cost."""
     return _hasher().hash(password)
 
 
 def is_right_password(password: str, encoded: str) -> bool:
-    """Return True for the right password; never for an encoding that is none."""
+    """Return True for the right password; False for a malformed hash."""
     from argon2 import exceptions  # noqa: PLC0415 - see above
 
     try:
@@ -64,10 +62,10 @@ def is_right_password(password: str, encoded: str) -> bool:
         return False
 
 
-# Signing in with a name and a password, whichever door asks.
+# Signing in with a name and a password, for the pages and the API.
 #
-# HTTP Basic carries the password with every request, so what was right a moment ago is remembered, as an HMAC under a
-# key of this process: comparing costs 25 ms of a processor.
+# HTTP Basic sends the password with every request, and comparing costs 25 ms of processor time. So a right password is
+# remembered for a moment, as an HMAC with a key of this process.
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +79,7 @@ T = TypeVar("T")
 
 
 class Throttled(errors.Transient):
-    """Too many failures, or too many attempts at once; `seconds` says when to try again."""
+    """Too many failures, or too many attempts at once. Try again after `seconds`."""
 
     def __init__(self, message: str, *, seconds: float) -> None:
         super().__init__(message)
@@ -90,7 +88,7 @@ class Throttled(errors.Transient):
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """A right password: the person at that time, and until when it counts. Another password makes it void."""
+    """A right password: its person, and the time until which it counts. A new password makes it void."""
 
     user: User
     proof: bytes
@@ -119,7 +117,7 @@ class SigningIn:
         proof = hmac.digest(self._secret, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
         if not self._is_remembered(name, user, proof):
             async with self._turn():
-                # Once more: what came at the same time may have been right by now, or wrong too often.
+                # Check again: attempts at the same time may have succeeded, or failed too often.
                 user = self._accounts.directory.users.get(name)
                 if not self._is_remembered(name, user, proof) and not await self._signs_in(
                     name, user, password, proof=proof, address=address
@@ -129,7 +127,7 @@ class SigningIn:
         return None if user is None else self._accounts.directory.principal(user)
 
     async def _signs_in(self, name: str, user: User | None, password: str, *, proof: bytes, address: str) -> bool:
-        """Compare, count what fails, and remember what is right. Raises Throttled instead of comparing."""
+        """Compare the password, count a failure, and remember a success. Raises Throttled instead of comparing."""
         if (seconds := self._attempts.wait(name, address, now=self._monotonic())) > 0:
             raise Throttled("Too many attempts to sign in failed; wait.", seconds=seconds)
         if len(password) > PASSWORD_LONGEST or not await self._is_right(user, password):
@@ -146,16 +144,16 @@ class SigningIn:
         return True
 
     def close(self) -> None:
-        """Compare no more; what is under way ends by itself."""
+        """Refuse further comparisons; those in progress end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def encode(self, password: str) -> str:
-        """The hash to keep of a new password. Raises Throttled."""
+        """Return the hash of a new password. Raises Throttled."""
         async with self._turn():
             return await self._run(lambda: encode_password(password))
 
     async def _is_right(self, user: User | None, password: str) -> bool:
-        """It takes as long for somebody who is not there, or has no password."""
+        """Compare a password. It takes as long for an unknown person or one without a password."""
         encoded = None if user is None else user.password
         same = await self._run(lambda: is_right_password(password, encoded or unknown_person_hash()))
         return same and encoded is not None
@@ -165,7 +163,7 @@ class SigningIn:
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """A place among the few at a time. Raises Throttled when too many wait for one."""
+        """Wait for one of the few places and hold it. Raises Throttled if too many wait."""
         if self._waiting >= WAITING:
             raise Throttled("Too many people sign in at this moment; try again.", seconds=1.0)
         self._waiting += 1
@@ -186,8 +184,7 @@ class SigningIn:
         self._remembered[user.name] = _Remembered(user, proof, until)
 
 
-# Refusals as the operator reads them in the log. Of claims their names stand in it alone, bounded and on one line: the
-# provider chose them.
+# Refusals in the log. They contain only the names of claims, shortened and on one line, since the provider chose them.
 
 MOST_NAMES = 30  # of claims
 LONGEST_NAME = 64  # characters of one of them
@@ -200,17 +197,17 @@ def refusal_sentence(refusal: NotAdmitted, claims: Mapping[str, object], *, who:
     return f"{who} is not let in ({refusal.why.name}): {refusal.message} Claims that came: {shown}{more}."
 
 
-# People whom a provider proved, on their way in: the decision, written down, and the session that follows.
+# The sign-in of a person of a provider: the decision and its change, then the session.
 #
-# The decision is made on what there is when it is written, under the lock of `accounts`: of two who are the first, or
-# who bring one code, one is. The session begins when that is on the disk; whoever is interrupted in between signs in
+# The decision is made under the lock of `accounts`, on the present directory: so only one person can be the first, or
+# use a code. The session begins when the change is on the disk. After an interruption in between, the person signs in
 # again.
 
 ACTOR = "sign-in"  # in the audit: neither the person nor an admin asked for it, the rules gave it
 
 
 class Entered(NamedTuple):
-    """Somebody who is in: what the session's cookie holds, and who it is."""
+    """A signed-in person: the value of the session's cookie, and the person."""
 
     token: str
     user: User
@@ -220,7 +217,7 @@ class Entered(NamedTuple):
 
 
 class People:
-    """Lets people in, one at a time."""
+    """Signs people in, one at a time."""
 
     def __init__(self, accounts: Accounts, sessions: Sessions, *, policy: "OIDC", clock: Clock) -> None:
         self._accounts = accounts
@@ -229,8 +226,8 @@ class People:
         self._clock = clock
 
     async def enter(self, proved: ProvedIdentity, *, code: str, instead_of: str, request: str) -> Entered:
-        """Let somebody in and begin a session; `code` of an invitation and `instead_of`, the token of a session that
-        there was, may be empty. Raises NotAdmitted, Conflict, StoreFault.
+        """Sign a person in and begin a session. The `code` of an invitation and the token `instead_of` of an earlier
+        session may be empty. Raises NotAdmitted, Conflict, StoreFault.
         """
         admission = await self._admitted(proved, code=code, request=request)
         directory = self._accounts.directory
@@ -244,7 +241,7 @@ class People:
         raise Conflict("Your access was changed while you signed in; sign in once more.")
 
     async def _admitted(self, proved: ProvedIdentity, *, code: str, request: str) -> Admission:
-        """Decide, and write what that changes. Raises NotAdmitted, StoreFault."""
+        """Decide, and write the change. Raises NotAdmitted, StoreFault."""
         now = self._clock()
         identifier = ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES))
         arrival = Arrival(proved, code=code, id=identifier, now=rfc3339(now))
@@ -266,7 +263,7 @@ class People:
         return admission
 
     def _tell(self, arrival: Arrival, sentences: tuple[str, ...], refusal: NotAdmitted | None) -> None:
-        """Log what was decided, and for the operator why somebody is not let in."""
+        """Log the decision; for a refusal with the reason for the operator."""
         for sentence in sentences:
             log.info("%s", sentence)
         if refusal is not None:

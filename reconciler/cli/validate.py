@@ -110,10 +110,10 @@ def validate(
         judged = [_judged(file, rules) for file in texts]
         for project in projects:
             own = [each for each in judged if each.file.path in project.paths]
-            world = StoreSnapshot(
+            snapshot = StoreSnapshot(
                 store.view, project.name, rules.hmac_key, available=None, refuse_unknown=refuse_unknown
             )
-            for finding in set(_findings(own, world, strict=strict)):
+            for finding in set(_findings(own, snapshot, strict=strict)):
                 found[finding].append(project.name)
     findings = sorted(_named(found, projects))
     violations = [finding for finding in findings if not finding.warning]
@@ -194,7 +194,7 @@ def _judged(file: SourceText | Unreadable, rules: DocumentRules) -> JudgedFile:
     return JudgedFile(file, tuple(given), resources=len(given), skipped=len(found) - len(given))
 
 
-def _findings(judged: Sequence[JudgedFile], world: StoreSnapshot, *, strict: bool) -> Iterator[Finding]:
+def _findings(judged: Sequence[JudgedFile], snapshot: StoreSnapshot, *, strict: bool) -> Iterator[Finding]:
     """Yield what is wrong with the files of one project."""
     by_path = {each.file.path: each.file for each in judged}
     given = [one for each in judged for one in each.documents]
@@ -209,13 +209,13 @@ def _findings(judged: Sequence[JudgedFile], world: StoreSnapshot, *, strict: boo
 
     batch = DocumentBatch(
         given,
-        world.stored(one.key for one in given if one.key is not None),
+        snapshot.stored(one.key for one in given if one.key is not None),
         actor=principals.repository_actor("validate"),
         accept_invalid=False,
         tell=tell,
     )
     # The service may hold what is missing here.
-    [decided] = decisions.decide([batch], replace(world, assumed=missing))
+    [decided] = decisions.decide([batch], replace(snapshot, assumed=missing))
     for outcome in decided.outcomes:
         one = decided.document(outcome)
         reason = outcome.why() or ""

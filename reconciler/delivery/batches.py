@@ -1,13 +1,13 @@
 """Batches in flight: the leases of queued batches, and the parts in which they are sent.
 
 A send batch holds whole queued batches, or some records of one. A queued batch is in one send batch, or in several with
-different records of it. Neither holds bytes: they are read for each attempt. Only a batch of the format `single` has
+different records of it. Neither holds bytes: they are read for each attempt. Only a batch of the format `single` keeps
 the bodies of its records until they are tried.
 
-`Pending` says which of them is next. With one consumer all that is leased is a line: what came first goes first,
-nothing overtakes what waits for another attempt, and nothing is leased before the line is empty. So records arrive in
-their order. Records that come in small batches are leased at most every `linger` seconds, so that they go together; a
-first one goes at once, and so does a backlog.
+`Pending` chooses the next one. With one consumer the leased batches are a line: they are sent in order, nothing
+overtakes a batch that waits for another attempt, and nothing more is leased before the line is empty. So records arrive
+in order. Small batches are leased at most every `linger` seconds, so that they are sent together; the first one is sent
+at once, and so is a backlog.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ BURY_AGAIN_SECONDS = 30.0
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """A queued batch that is leased.
+    """A leased queued batch.
 
-    `parts` counts the send batches with records of it that are not settled; `done` are the records that need no sending
-    any more, `given_up` those that become dead letters, one for each kind of failure.
+    `parts` counts the unsettled send batches with records of it; `done` are the records that need not be sent any more,
+    `given_up` those that become dead letters, one letter for each kind of failure.
     """
 
     queued: Batch
@@ -49,7 +49,7 @@ class Lease:
         return tuple(place for place in range(self.queued.records) if place not in self.done)
 
     def give_up(self, records: Sequence[int] | None, obituary: Obituary) -> None:
-        """Send these records, or all that are left, no more. Those that failed alike share the first one's obituary."""
+        """Give up these records, or all remaining ones. Records that failed in the same way share one obituary."""
         kind = obituary.reason, obituary.status, obituary.outage
         first, places = self.given_up.get(kind, (obituary, ()))
         self.given_up[kind] = first, (*places, *(self.left if records is None else records))
@@ -57,9 +57,9 @@ class Lease:
 
 @dataclass(slots=True, eq=False)
 class Credit:
-    """How often the parts of one batch may still be divided because something in them is refused.
+    """The number of times that the parts of one batch may still be divided after a refusal.
 
-    Without a limit an endpoint that refuses everything would get every record twice. A part that arrives gives more.
+    Without a limit an endpoint that refuses everything would get every record twice. Each part that arrives adds to it.
     """
 
     left: int
@@ -67,11 +67,11 @@ class Credit:
 
 @dataclass(slots=True, eq=False)
 class SendBatch:
-    """The content of one request. `records` are places in the one queued batch; None is all of every batch.
+    """The content of one request. `records` are positions in the only queued batch; None means all of every batch.
 
-    `spent` is seconds of the longest time of retries; `arrivals` how many batches of the destination had arrived when
-    this one failed again; `tried` when it was tried last, and `not_before` until when it is left alone since then,
-    because the endpoint asked for that or the service itself failed; both in monotonic seconds.
+    `spent` is the used part of the max elapsed time, in seconds. `arrivals` is the number of batches of the destination
+    that had arrived when this one failed again. `tried` is the time of the last attempt, and `not_before` the earliest
+    time of the next one, because the endpoint asked for that or the service itself failed; both in monotonic seconds.
     """
 
     leases: tuple[Lease, ...]
@@ -88,16 +88,16 @@ class SendBatch:
 
     @property
     def size(self) -> int:
-        """Records."""
+        """The number of records."""
         return sum(one.queued.records for one in self.leases) if self.records is None else len(self.records)
 
     @property
     def place(self) -> tuple[int, int]:
-        """The place in the line of all that arrived: the first queued batch, and the first record of it."""
+        """The place in the order of arrival: the first queued batch, and its first record."""
         return self.leases[0].queued.number, self.records[0] if self.records else 0
 
     def split_first(self) -> "SendBatch":
-        """Take the first record out of a batch with bodies, as a send batch of its own."""
+        """Remove the first record of a batch with bodies, and return it as a send batch."""
         assert self.bodies is not None
         places = self.records or range(self.leases[0].queued.records)
         self.leases[0].parts += 1
@@ -105,12 +105,12 @@ class SendBatch:
         return replace(self, records=places[:1], bodies=deque([self.bodies.popleft()]))
 
     def part(self, groups: Sequence[Sequence[int]]) -> list["SendBatch"]:
-        """Return a send batch for each group of the records that are left of its one queued batch. It is no more."""
+        """Return a send batch for each group of the remaining records of its only queued batch. They replace it."""
         self.leases[0].parts += len(groups) - 1
         return [replace(self, records=records) for records in groups]
 
     def halve(self) -> list["SendBatch"]:
-        """Return the halves of two queued batches or two records at least."""
+        """Return the halves; there must be at least two queued batches or two records."""
         if len(self.leases) > 1:
             middle = len(self.leases) // 2
             return [replace(self, leases=some, records=None) for some in (self.leases[:middle], self.leases[middle:])]
@@ -119,17 +119,14 @@ class SendBatch:
         return self.part([records[:middle], records[middle:]])
 
     def divide(self) -> list["SendBatch"]:
-        """Return the halves of a batch of which something was refused.
-
-        None for a single record, and when it was divided often enough.
-        """
+        """Return the halves of a refused batch; None for a single record, or if it was divided too often."""
         if self.size < 2 or not self.credit.left:
             return []
         self.credit.left -= 1
         return self.halve()
 
     def record_arrival(self) -> None:
-        """Let the rest of the batch be divided further, since this part of it arrived."""
+        """Record that this part arrived, so that the rest of the batch may be divided further."""
         self.credit.left += self.size.bit_length() + 1
 
     def delivery_id(self, *, project: str, destination: str, is_single: bool = False) -> str:
@@ -144,7 +141,7 @@ class SendBatch:
 
 
 def send_batch(*leases: Lease) -> SendBatch:
-    """Return a batch of all records of some leases, with credit enough to find one record among all."""
+    """Return a batch of all records of some leases, with enough credit to find one refused record."""
     made = SendBatch(leases, Credit(0))
     made.credit.left = made.size.bit_length() + 1
     return made
@@ -153,8 +150,8 @@ def send_batch(*leases: Lease) -> SendBatch:
 class Leases:
     """The leases of one queue.
 
-    A batch leaves the queue when the last part of it is settled. Then it is acknowledged, or what was given up of it
-    becomes one dead letter or several. If the disk does not take one, the batch stays leased, and that is tried again.
+    A batch leaves the queue when its last part is settled. Then it is acknowledged, or its given-up records become dead
+    letters. If the disk refuses one, the batch stays leased and this is tried again.
     """
 
     def __init__(
@@ -183,7 +180,7 @@ class Leases:
         return leases
 
     async def payload(self, lease: Lease) -> bytes | None:
-        """Read the bytes of a queued batch; None when they cannot be read any more: then it is lost."""
+        """Read the bytes of a queued batch; None if they cannot be read, so that the batch is lost."""
         data = await self._queue.payload(lease.queued)
         if data is None:
             self._let_go(lease)
@@ -195,7 +192,7 @@ class Leases:
         return data
 
     async def acknowledge(self, batch: SendBatch) -> None:
-        """Settle a batch that arrived."""
+        """Settle a delivered batch."""
         whole: list[Batch] = []
         for one in batch.leases:
             one.parts -= 1
@@ -212,7 +209,7 @@ class Leases:
             self._queue.delivered(whole)
 
     async def give_up(self, batch: SendBatch, obituary: Obituary) -> None:
-        """Settle a batch that is not tried again."""
+        """Settle a batch that is given up."""
         for one in batch.leases:
             one.parts -= 1
             one.give_up(batch.records, obituary)
@@ -240,10 +237,10 @@ class Leases:
         self._let_go(lease)
 
     def withdraw(self, idle: Sequence[SendBatch]) -> tuple[frozenset[SendBatch], int]:
-        """Release the queued batches of which nothing is left but some of these, which nobody sends now.
+        """Release the queued batches whose remaining records are all in these waiting send batches.
 
-        Returns the send batches that end by that, and how many records of theirs need no sending any more. What is in
-        flight in part stays as it is.
+        Return the send batches that end with that, and the number of their records that need not be sent any more. A
+        queued batch with a part in flight stays.
         """
         here = Counter(one.queued.number for batch in idle for one in batch.leases)
         free = frozenset(batch for batch in idle if all(here[one.queued.number] == one.parts for one in batch.leases))
@@ -252,7 +249,7 @@ class Leases:
         return free, sum(len(one.done) for one in left.values())
 
     def release_all(self) -> None:
-        """Queue everything that is leased again."""
+        """Release all leases."""
         self._release(self._leases[number] for number in sorted(self._leases) if not self._leases[number].is_leaving)
         self._leases.clear()
 
@@ -283,14 +280,16 @@ LEAST_CAP = 16 * 1024  # bytes of a body, however small the bodies are that the 
 
 
 class Job(NamedTuple):
-    """The next request of a consumer. A probe finds out whether the endpoint is back."""
+    """The next request of a consumer. A probe tests if the endpoint is back."""
 
     batch: SendBatch
     is_probe: bool = False
 
 
 class Pending:
-    """Of one destination. `hungry` is set when there was nothing to lease; `cap` bounds bodies, in bytes."""
+    """The waiting batches of one destination. `hungry` is set if nothing could be leased; `cap` limits bodies, in
+    bytes.
+    """
 
     def __init__(
         self, leases: Leases, destination: Destination, *, environment: SendEnvironment, gate: SendGate
@@ -308,7 +307,7 @@ class Pending:
         self.cap: int | None = None
 
     def change(self, destination: Destination, *, is_elsewhere: bool) -> None:
-        """Take other settings. Another endpoint neither refused nor asked for anything: all that waits is due."""
+        """Change the settings. With a new endpoint, everything that waits is due at once."""
         self._destination = destination
         if is_elsewhere:
             self._make_due(self.idle)
@@ -316,21 +315,21 @@ class Pending:
 
     @property
     def _is_line(self) -> bool:
-        """Tell whether nothing may overtake."""
+        """Return True if records must stay in order."""
         return self._destination.buffering.consumers == 1
 
     @property
     def waiting(self) -> int:
-        """The number of queued batches of which something waits for another attempt."""
+        """The number of queued batches with records that wait for another attempt."""
         return len({lease.queued.number for batch in self.idle if batch.due for lease in batch.leases})
 
     def drop(self, gone: Collection[SendBatch]) -> None:
-        """Forget these; more can be leased."""
+        """Remove these, so that more can be leased."""
         self.idle = [one for one in self.idle if one not in gone]
         self.hungry.set()
 
     def end_outage(self) -> None:
-        """Try at once what failed for an outage, whatever the endpoint asked for before."""
+        """Make batches that failed because of an outage due at once, even before the endpoint's Retry-After."""
         self._make_due([batch for batch in self.idle if batch.outage])
 
     def _make_due(self, waiting: Iterable[SendBatch]) -> None:
@@ -339,23 +338,23 @@ class Pending:
             batch.not_before = 0.0
 
     def put(self, ready: Iterable[SendBatch]) -> None:
-        """Send these next."""
+        """Add these as the next to send."""
         for batch in ready:
             batch.due = 0.0
             self.idle.append(batch)
 
     def put_off(self, batch: SendBatch, *, delay: float) -> None:
-        """Let one wait for so many seconds."""
+        """Delay a batch by a number of seconds."""
         batch.due = self._environment.monotonic() + delay
         batch.bodies = None
         self.idle.append(batch)
 
     def too_large(self, size: int) -> None:
-        """Send smaller bodies: the endpoint does not take one of so many bytes."""
+        """Limit later bodies: the endpoint refused one of this many bytes."""
         self.cap = max(size // 2, LEAST_CAP)
 
     def pick(self) -> Job | None:
-        """Return the next job, which is the caller's then; None for nothing."""
+        """Return the next job, for the caller to do; None if there is none."""
         self._was_open = self._gate.is_open
         if not self._was_open:
             return None
@@ -411,7 +410,7 @@ class Pending:
         return made[0]
 
     def next_in(self) -> float | None:
-        """Return the seconds after which there may be something to pick."""
+        """Return the seconds until there may be a job."""
         if not self._was_open:
             return 0.0 if self._gate.is_open else self._gate.opens_in()
         # What was not due at the last pick, though it may be now: nobody else would pick it.

@@ -1,13 +1,12 @@
-"""When requests to an endpoint may go: the circuit breaker, the delivery windows, and a destination that is held.
+"""The times at which requests to an endpoint may be sent: the circuit breaker, delivery windows, and held destinations.
 
-**The breaker.** Closed: requests go. `OPENS_AFTER` failures in a row that say nothing against what was sent (the kind
-of an outage) open it. Open: nothing goes until `probe_at`. Then one request goes, the probe, and no other. It closes
-the breaker by arriving, or by being refused for its content, since somebody answered; otherwise the next probe waits
-longer. A `Retry-After` is respected, whichever request the endpoint answers with it. Times are seconds of a monotonic
-clock.
+**The breaker.** While it is closed, requests are sent. `OPENS_AFTER` failures in a row of the kind of an outage, which
+do not concern the records, open it. While it is open, nothing is sent until `probe_at`; then one request is sent as a
+probe. The breaker closes if the probe arrives or is refused for its content, because the endpoint answered. Otherwise
+the next probe waits longer. The `Retry-After` of every answer counts. Times are seconds of a monotonic clock.
 
-**Windows.** A schedule and an instant give the window. A window of an hour lasts an hour, even if the clocks change in
-it.
+**Windows.** They are computed from a schedule and an instant. A window of an hour lasts an hour, even if the clocks
+change in it.
 """
 
 import asyncio
@@ -28,14 +27,14 @@ PATIENCE_SECONDS = 25.0  # with the default `timeout` of 5 s a sender without a 
 
 
 class Timer(Protocol):
-    """Something that will be called, unless it is cancelled."""
+    """A pending call that can be cancelled."""
 
     def cancel(self) -> None:
-        """Do not call it."""
+        """Cancel the call."""
 
 
 def system_clock() -> int:
-    """Return Unix milliseconds."""
+    """Return the system's time in Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -46,11 +45,11 @@ def loop_timer(seconds: float, call: Callable[[], None]) -> Timer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendEnvironment:
-    """`clock` is Unix milliseconds, which may jump; `monotonic` seconds, which never do. `later` calls a function once
-    after so many of those seconds.
+    """Clocks and limits of sending. `clock` is in Unix milliseconds and may jump; `monotonic` is in seconds and never
+    does. `later` calls a function once after a number of these seconds.
 
-    `most_records` and `most_bytes` bound what batches are merged into one request; one batch is never cut for them.
-    `patience` is how many seconds all that is sent without a queue may take beyond the `timeout` of one request.
+    `most_records` and `most_bytes` limit the batches that are merged into one request; a single batch may be larger.
+    `patience` is the number of seconds that sending without a queue may take beyond the `timeout` of one request.
     """
 
     clock: Callable[[], int] = system_clock
@@ -64,9 +63,10 @@ class SendEnvironment:
 
 
 class DeliveryWindow(NamedTuple):
-    """`open`: sending is allowed, `until` then, and again from `next`; closed, there is no `until`.
+    """A delivery window. If it is `open`, sending is allowed `until` then, and again from `next`; if not, `until` is
+    None.
 
-    Where the next window begins before this one ends, `next` is `until`: ask again then.
+    If the next window begins before this one ends, `next` equals `until`: compute it again then.
     """
 
     open: bool
@@ -75,7 +75,7 @@ class DeliveryWindow(NamedTuple):
 
 
 def delivery_window(schedule: Schedule, now: datetime) -> DeliveryWindow:
-    """Return the window at an instant in UTC. Raises cron.Unreadable for a schedule that nobody checked."""
+    """Return the window at an instant in UTC. Raises cron.Unreadable for an invalid schedule."""
     cron = Cron.read(schedule.cron, timezone=schedule.timezone)
     length = timedelta(minutes=schedule.window)
     begun = cron.after(now - length)  # the first window that has not ended
@@ -105,21 +105,21 @@ class SendGate:
         self.probe_at = 0.0  # while the breaker is open
 
     def change(self, destination: Destination) -> None:
-        """Take over changed settings."""
+        """Change the settings."""
         self._destination, self._window = destination, None
 
     @property
     def is_held(self) -> bool:
-        """Tell whether nothing is sent until a version of its Configurations can deliver."""
+        """Return True if nothing is sent until a new version of its Configurations can deliver."""
         return self._destination.held
 
     @property
     def is_up(self) -> bool:
-        """Tell whether the breaker lets everything through."""
+        """Return True if the breaker is closed."""
         return self._failures < OPENS_AFTER
 
     def may_probe(self, now: float) -> bool:
-        """Tell whether the one probe may go now."""
+        """Return True if a probe may be sent now."""
         return not self.is_up and not self._is_probing and now >= self.probe_at
 
     def window(self) -> DeliveryWindow | None:
@@ -136,39 +136,39 @@ class SendGate:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the window lets anything through, and the destination is not held."""
+        """Return True if the window is open and the destination is not held."""
         if self.is_held:
             return False
         seen = self.window()
         return seen is None or seen.open
 
     def opens_in(self) -> float | None:
-        """Seconds after which to ask again; None while it is held, which only other settings end."""
+        """Return the seconds until it may open; None while the destination is held, which only new settings end."""
         seen = self.window()
         if self.is_held or seen is None:
             return None
         return min(max((seen.next - self._instant()).total_seconds(), LOOK_SECONDS), LOOK_AGAIN_SECONDS)
 
     def probe(self) -> None:
-        """The probe goes now."""
+        """Record that the probe is sent now."""
         assert not self.is_up
         self._is_probing = True
 
     def hurry(self) -> None:
-        """Somebody changed the endpoint: a probe may go at once, or as soon as the one under way has ended."""
+        """Allow a probe at once after a change of the endpoint, or as soon as the one in progress has ended."""
         if not self.is_up:
             self.probe_at = self._environment.monotonic()
 
     def abandon(self, *, seconds: float = 0.0) -> None:
-        """The probe came to nothing that says anything about the endpoint; another may go after so many seconds."""
+        """Record that the probe ended without a result; another may be sent after a number of seconds."""
         if self._is_probing:
             self._is_probing = False
             self.probe_at = max(self.probe_at, self._environment.monotonic() + seconds)
 
     def note(self, verdict: AnswerVerdict, *, is_probe: bool) -> bool:
-        """Note the outcome of a request; tell whether the breaker opened or closed by it.
+        """Record the outcome of a request. Return whether the breaker opened or closed.
 
-        Of a request that was in flight when the breaker opened, and fails later, only its `Retry-After` counts.
+        If a request was in flight when the breaker opened and fails later, only its `Retry-After` counts.
         """
         was_up = self.is_up
         if verdict.delivered or not verdict.outage:

@@ -1,7 +1,7 @@
-"""The interface of delivery for the API: taking log records in, its limits, and operating one destination's queue.
+"""The interface of delivery for the API: accepting log records, their limits, and operating one destination's queue.
 
-The limits are records a second for each sender, and bytes in memory at a time for all of them. They are pure: time is
-an argument. `api.logs` knows the sender and words the answer.
+The limits are records per second of each sender, and bytes in memory of all senders. They are pure: the time is an
+argument. `api.logs` knows the sender and makes the answer.
 """
 
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from reconciler.model import errors
 
 
 class QueueFull(errors.Transient):
-    """A destination cannot take more now, and nothing of the request was kept. `seconds` is when to try again."""
+    """A destination cannot accept more now, and nothing of the request was kept. Try again after `seconds`."""
 
     def __init__(self, message: str, *, seconds: float) -> None:
         super().__init__(message)
@@ -21,18 +21,18 @@ class QueueFull(errors.Transient):
 
 
 class NotTaken(errors.Transient):
-    """A destination without a queue did not get the records, or the disk did not take them, or did not answer for half
-    a minute and may still take them: the sender keeps them.
+    """A destination without a queue did not get the records, or the disk refused them, or it did not answer for half a
+    minute and may still write them. The sender must keep them.
     """
 
 
 class UnknownDestination(errors.Refused):
-    """The project has no such destination, and no queue of that name is left."""
+    """The project has neither a destination nor a queue of this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenRecords:
-    """The outcome of a request: how many of its records nobody takes, and why, in a sentence ('' for none)."""
+    """The outcome of a request: the number of records without a route, and the reason in a sentence ('' for none)."""
 
     rejected: int = 0
     message: str = ""
@@ -43,9 +43,9 @@ ALL = TakenRecords()
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The routes of a project are older than what is stored: too old to be used when `is_late`.
+    """The routes of a project are older than the store. If `is_late`, they are too old to be used.
 
-    `changed_endpoints` are the webhooks that were disabled, deleted or pointed elsewhere meanwhile.
+    `changed_endpoints` are the webhooks that were disabled, deleted or moved meanwhile.
     """
 
     is_late: bool = False
@@ -53,39 +53,40 @@ class Behind:
 
 
 class Delivery(Protocol):
-    """Log records in, and what operators do. Names of destinations are as in `model.routes.Destination`."""
+    """Accepts log records, and operates queues. Names of destinations are as in `model.routes.Destination`."""
 
     async def take(self, project: str, logs: Logs) -> TakenRecords:
-        """Route and queue. When it returns, the records are where the settings of each destination promise (on disk,
-        in memory, delivered). Raises Full, NotTaken, TooLarge.
+        """Route and queue records. When it returns, they are where the settings of each destination promise: on disk,
+        in memory, or delivered. Raises QueueFull, NotTaken, TooLarge.
         """
 
     def sends_at_once(self, project: str) -> bool:
-        """Tell whether a destination of the project has no queue, so that `take` may wait for its endpoint.
+        """Return True if a destination of the project has no queue, so that `take` may wait for its endpoint.
 
         Cancel `take` to give that up.
         """
 
     def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
-        """One destination's delivery as the API shows it; what endpoints answered only with `answers`. Raises
-        UnknownDestination, and, like all that follow, Full while the project's Configurations are being read.
+        """Return one destination's delivery as the API shows it; with `answers` also the answers of endpoints. Raises
+        UnknownDestination. This and the next methods raise QueueFull while the project's Configurations are being read.
         """
 
     def all(self, project: str, *, answers: bool) -> dict[str, Any]:
-        """Every destination of a project that something is delivered to or queued for, sorted by name, and the records
-        that no Configuration took.
+        """Return every destination of a project with a route or a queue, sorted by name, and the records that no
+        Configuration took.
         """
 
     def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
-        """Queue its dead letters again: how many batches and records, of one queue after the other, so that what was
-        done is known when a later one fails. Raises UnknownDestination, and Full when the disk does not answer.
+        """Queue its dead letters again. Yield the numbers of batches and records for one queue after the other, so that
+        the finished part is known if a later one fails. Raises UnknownDestination, and QueueFull if the disk does not
+        answer.
         """
 
     def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
-        """Forget what is queued, or dead: how many batches and records, as above. Raises as above."""
+        """Delete queued batches or dead letters. Yields and raises as `replay` does."""
 
     async def test(self, project: str, name: str) -> dict[str, Any]:
-        """Send one made-up record past the queue, once: what came of it. Raises UnknownDestination."""
+        """Send a test record once, without the queue, and return the outcome. Raises UnknownDestination."""
 
 
 BYTES_PER_TOKEN = 1024  # of a body that was refused: looking through them costs no more than a record
@@ -93,7 +94,7 @@ MOST_SENDERS = 10_000  # senders that are remembered before those are forgotten 
 
 
 def request_cost(size: int) -> int:
-    """The tokens for a body of so many bytes that was refused."""
+    """Return the tokens for a refused body of this many bytes."""
     return 1 + size // BYTES_PER_TOKEN
 
 
@@ -104,10 +105,10 @@ class _Bucket:
 
 
 class RecordRates:
-    """A bucket of tokens for each sender, one token a record. A full bucket is what may be sent in one second.
+    """A bucket of tokens for each sender, one token for each record. A full bucket is the rate for one second.
 
-    A request needs as many tokens as it has records, or a full bucket when it has more than fit into one: then it
-    leaves a debt. So a request of any size passes some day, and no more than the rate in the long run.
+    A request needs as many tokens as it has records. A larger one needs a full bucket, and leaves a debt. So a request
+    of any size passes eventually, and the average rate is kept.
     """
 
     def __init__(self, per_second: int) -> None:
@@ -115,9 +116,9 @@ class RecordRates:
         self._buckets: dict[str, _Bucket] = {}
 
     def wait(self, sender: str, *, now: float) -> float:
-        """Seconds until a sender in debt may send anything at all; 0 for one that is not.
+        """Return the seconds until a sender in debt may send again; 0 without a debt.
 
-        `now` is any clock in seconds that does not go back. Asked before a body is read, which costs more than this.
+        `now` is a monotonic clock in seconds. Call it before a body is read, which costs more.
         """
         bucket = self._buckets.get(sender)
         if bucket is None or bucket.tokens >= 0.0:
@@ -125,7 +126,7 @@ class RecordRates:
         return max(0.0, -bucket.tokens / self.per_second - (now - bucket.at))
 
     def take(self, sender: str, records: int, *, now: float) -> float:
-        """Seconds to wait until a request of so many records passes; 0 when it has passed, and is counted."""
+        """Return the seconds until a request of this many records passes. If it is 0, it has passed and is counted."""
         full = float(self.per_second)
         bucket = self._buckets.get(sender)
         if bucket is None:
@@ -142,12 +143,12 @@ class RecordRates:
         return 0.0
 
     def charge(self, sender: str, tokens: int, *, now: float) -> None:
-        """Count a request that was refused for what it is, even into debt: finding that out had its cost."""
+        """Count a refused request, even into debt, because checking it had its cost."""
         if self.take(sender, tokens, now=now) > 0.0:
             self._buckets[sender].tokens -= tokens
 
     def _forget(self, now: float) -> None:
-        """Those whose bucket is full again need none; nobody in debt is forgotten."""
+        """Remove full buckets. A sender in debt is never forgotten."""
         if len(self._buckets) >= MOST_SENDERS:
             full = self.per_second
             self._buckets = {
@@ -158,8 +159,8 @@ class RecordRates:
 
 
 class IntakeRoom:
-    """Bytes of requests that are in memory at a time: of all senders, and of each half of that, so that nobody who says
-    much and sends nothing keeps all others out.
+    """Bytes of requests in memory. One sender may have half of them, so that a slow sender of large bodies cannot block
+    all others.
     """
 
     def __init__(self, most: int) -> None:
@@ -168,7 +169,7 @@ class IntakeRoom:
         self._of: dict[str, int] = {}
 
     def change(self, sender: str, held: int, wanted: int) -> bool:
-        """Hold so many bytes instead of so many; whether they fit. Fewer always do, and so does what is alone."""
+        """Change the number of held bytes; return True if they fit. Fewer always fit, and so does a single request."""
         others, own = self.taken - held, self._of.get(sender, 0) - held
         if wanted > held:
             if others and others + wanted > self.most:

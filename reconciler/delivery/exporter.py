@@ -3,8 +3,8 @@
     exporter = Exporter(destination, project="acme", outlet=outlet, environment=environment)
     await exporter.deliver([payload])
 
-This one has no queue: each request of a sender is sent at once, and its sender waits for the answer. The one that sends
-what is queued is `queue_exporter`.
+This exporter has no queue: each request of a sender is sent at once, and the sender waits for the answer. The one of
+`queue_exporter` sends queued batches.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ class Exporter:
         self.in_flight = 0
 
     def start(self) -> None:
-        """Begin to send what is queued."""
+        """Begin to send queued batches."""
 
     def change(self, destination: Destination) -> None:
-        """Take other settings from the next request on; what is in flight ends as it began."""
+        """Change the settings from the next request on; requests in flight are not affected."""
         before, self._destination = self._destination, destination
         if destination.endpoint != before.endpoint:
             self._channel = self._outlet.channel(destination, project=self._project)
@@ -56,12 +56,13 @@ class Exporter:
         self._gate.change(destination)
 
     async def stop(self, *, seconds: float) -> None:
-        """Lease nothing more; wait for what is in flight at most so long; the rest is queued still."""
+        """Lease nothing more, and wait a limited time for requests in flight. The rest stays queued."""
 
     def withdraw(self) -> int:
-        """Release what waits for another attempt, so that `discard`, called right after this without a pause, finds it.
+        """Release batches that wait for another attempt, so that `discard` finds them if it is called immediately
+        after.
 
-        Returns how many records of it arrived before, or are dead letters.
+        Return the number of their records that arrived before or are dead letters.
         """
         return 0
 
@@ -70,22 +71,24 @@ class Exporter:
 
     @property
     def is_sending(self) -> bool:
-        """Tell whether room can be hoped for: the endpoint is not down, and the window open."""
+        """Return True if records are being sent, so that there may be room soon: the endpoint is up and the window
+        open.
+        """
         return self._gate.is_up and self._gate.is_open
 
     @property
     def is_up(self) -> bool:
-        """Tell whether the endpoint is not down, whatever the window says."""
+        """Return True if the endpoint is not down, even outside its window."""
         return self._gate.is_up
 
     @property
     def counts(self) -> DeliveryCounts:
-        """The outcomes of records since it was made."""
+        """The outcomes of records since the exporter was made."""
         return self._report.counts
 
     @property
     def waiting(self) -> int:
-        """Batches that wait for another attempt."""
+        """The number of batches that wait for another attempt."""
         return 0
 
     @property
@@ -101,7 +104,7 @@ class Exporter:
     async def _post(
         self, body: bytes, *, channel: Channel, delivery: str, attempt: int, records: int, is_probe: bool
     ) -> AnswerVerdict:
-        """Send one request, and note what came of it."""
+        """Send one request, and record the outcome."""
         verdict = await channel.post(body, delivery=delivery, attempt=attempt)
         is_elsewhere = channel is not self._channel  # the next attempt is at another endpoint
         if is_elsewhere:
@@ -116,7 +119,7 @@ class Exporter:
         return verdict
 
     def _learn(self, verdict: AnswerVerdict, *, is_probe: bool = False) -> None:
-        """Follow the outcome of a request, by which the breaker may open or close."""
+        """Handle the outcome of a request, which may open or close the breaker."""
         if self._gate.note(verdict, is_probe=is_probe):
             self._report.up() if self._gate.is_up else self._report.down(verdict.cause)
 
@@ -143,7 +146,7 @@ class Exporter:
             self._report.change(self._state)
 
     async def _deliver(self, bodies: list[bytes]) -> None:
-        """Send them all, one after another of the format `single`. An outage ends that."""
+        """Send all records; in the format `single` one after another. An outage ends it."""
         if not bodies:
             return
         self._numbers += 1
@@ -197,10 +200,10 @@ class Exporter:
             raise Undelivered(last.cause if last else f"The endpoint of {name} is down.")
 
     async def test(self) -> TestOutcome:
-        """Send one made-up record, once, whatever the window and the breaker say.
+        """Send one test record, even if the window is closed or the breaker is open.
 
-        It is counted nowhere; one that arrives proves the endpoint well, and one that fails changes nothing. Nothing is
-        sent while the destination is held.
+        It is not counted. If it arrives, the endpoint is up; a failure changes nothing. Nothing is sent while the
+        destination is held.
         """
         if self._gate.is_held:
             return TestOutcome(False, None, 0.0, HELD, b"")
@@ -219,7 +222,7 @@ class Exporter:
         return TestOutcome(verdict.delivered, verdict.status, took, message, verdict.answer)
 
     def _proved(self, verdict: AnswerVerdict) -> None:
-        """Follow the arrival of a test."""
+        """Handle the arrival of a test record."""
         self._learn(verdict)
 
     # State.
@@ -235,7 +238,7 @@ class Exporter:
 
     @property
     def _state(self) -> ExporterState:
-        """A closed window or an endpoint that is down comes before what it does."""
+        """Return the state. A closed window and an endpoint that is down come before other states."""
         if not self._gate.is_open:
             return ExporterState.HELD if self._gate.is_held else ExporterState.CLOSED
         if not self._gate.is_up:

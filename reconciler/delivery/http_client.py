@@ -1,20 +1,18 @@
-"""Outbound HTTP requests to servers that other people chose; the only module that imports aiohttp.
+"""Outbound HTTP requests to servers from users' settings; the only module that imports aiohttp.
 
     async with HttpClient(policy=EgressPolicy(listeners=(...), is_local=http_client.machine_has)) as client:
         answer = await client.send(HttpRequest(target), limits=AnswerLimits())
 
-**Egress rules** decide whether the service may connect to an address and port on behalf of others. aiohttp calls its
-`socket_factory` for every attempt to connect, with the very address that the socket is then connected to, whether it
-came from a name or stood in the URL; a literal address never meets a resolver. So addresses are judged there, and an
-earlier answer of the name server plays no part (DNS rebinding).
+**Egress rules** decide if the service may connect to an address and port. aiohttp calls its `socket_factory` for every
+attempt to connect, with the exact address of the connection, both for names and for literal addresses. So addresses are
+judged there, and an earlier answer of the name server does not matter (DNS rebinding).
 
-**Behind a proxy** the service connects to the proxy alone, and the proxy resolves names. Then the service judges the
-proxy's own address, by all rules but the operator's networks, and targets that are literal addresses; a name it can
-judge only by how it is written. The proxy must refuse the addresses that names lead to.
+**Behind a proxy** the service connects only to the proxy, and the proxy resolves names. Then the service judges the
+proxy's own address, by all rules except the operator's networks, and targets that are literal addresses. It can judge
+names only by their spelling; the proxy must refuse their addresses.
 
-**Names** are resolved in threads of our own. A name belongs to the person who wrote it, and so may its name server: one
-that never answers holds a thread for as long as the system waits. In the loop's common threads it would block all other
-work that uses them.
+**Names** are resolved in threads of our own. A user may control the name server, and one that never answers holds a
+thread until the system gives up. In the loop's common threads it would block other work.
 """
 
 import asyncio
@@ -49,7 +47,7 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """The target of a request. `host` has no brackets or one pair of them; `path` is as it is sent, with its query."""
+    """The target of a request. `host` may have one pair of brackets; `path` is sent unchanged, with its query."""
 
     scheme: Literal["http", "https"]
     host: str
@@ -61,7 +59,7 @@ class HttpTarget:
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """A request. Headers carry credentials, so neither they nor the body are shown."""
+    """A request. Headers have credentials, so its representation has neither them nor the body."""
 
     target: HttpTarget
     method: Literal["POST", "PUT", "PATCH"] = "POST"
@@ -69,13 +67,13 @@ class HttpRequest(msgspec.Struct, frozen=True):
     body: bytes = b""
 
     def __repr__(self) -> str:
-        """Without headers and body."""
+        """Leave out headers and body."""
         return f"Request({self.method} {self.target})"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """The limits of one request: seconds for a connection, seconds in all, bytes that are read of an answer's body."""
+    """The limits of one request: seconds for the connection, seconds in all, and bytes to read of the answer's body."""
 
     connect: float = 5.0
     total: float = 5.0
@@ -83,7 +81,7 @@ class AnswerLimits:
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
-    """The answer of a server, whatever its status; all of it is a stranger's text. `body_start` is not decompressed."""
+    """The answer of a server with any status. All of it is text from a stranger. `body_start` is not decompressed."""
 
     status: int
     reason: str
@@ -91,12 +89,12 @@ class HttpAnswer(msgspec.Struct, frozen=True):
     body_start: bytes
 
     def __repr__(self) -> str:
-        """The status alone."""
+        """Show only the status."""
         return f"Answer({self.status})"
 
 
 class FailureCause(StrEnum):
-    """The reason why no answer came."""
+    """The reason for a missing answer."""
 
     NAME = "name"  # it did not resolve
     CONNECT = "connect"
@@ -109,9 +107,9 @@ class FailureCause(StrEnum):
 
 
 class Denied(Refused):
-    """The service does not connect there: no retry helps until the name, the settings or the resource changes.
+    """The service refuses to connect there: a retry is useless until the name, the settings or the resource changes.
 
-    `rule` is a sentence's rest, `is link-local`. Neither says which address a name led to; the log does.
+    `rule` is the end of a sentence, such as `is link-local`. Neither has the address of a name; the log has it.
     """
 
     def __init__(self, target: HttpTarget, rule: str, *, whose: str = "its") -> None:
@@ -120,11 +118,11 @@ class Denied(Refused):
 
 
 class Unsendable(Refused):
-    """The request breaks a rule of requests; the message names the header or part, never a value."""
+    """The request breaks a rule. The message names the header or part, never a value."""
 
 
 class Unanswered(Transient):
-    """No answer came; try again. The request may have arrived all the same."""
+    """No answer came. The request may have arrived nevertheless; try again."""
 
     def __init__(self, target: HttpTarget, cause: FailureCause, message: str) -> None:
         super().__init__(f"{target} {message}")
@@ -132,10 +130,9 @@ class Unanswered(Transient):
 
 
 def check(request: HttpRequest) -> Set[str]:
-    """Return the names of its headers, in lower case. Raises Unsendable unless the rules of webhooks allow every part.
+    """Return the names of the headers in lower case. Raises Unsendable if a part breaks the rules of webhooks.
 
-    Values are judged here again, because references to secrets are known only now: a file that ends in a line end would
-    end a header's line.
+    Values are checked again here, because secrets are resolved only now: a newline in a file could end a header.
     """
     target = request.target
     wrong = _wrong_target(target)
@@ -155,7 +152,7 @@ def check(request: HttpRequest) -> Set[str]:
 
 @lru_cache(maxsize=1024)
 def _wrong_target(target: HttpTarget) -> str | None:
-    """Remembered, since it is the same for each of thousands of requests."""
+    """Return why a target is wrong; cached, because thousands of requests have the same target."""
     if target.path and not target.path.startswith("/"):
         return "the path of a request must be empty or begin with `/`"
     for part, wrong in (("the host", webhooks.wrong_host(target.host)), ("the path", webhooks.wrong_path(target.path))):
@@ -187,7 +184,7 @@ DENIED_BY_SETTINGS = "is denied by `delivery.egress`"
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address at which the service listens, as the bound socket says: never a name, and never port 0."""
+    """An address at which the service listens, from the bound socket: never a name, and never port 0."""
 
     address: Address
     port: int
@@ -199,10 +196,10 @@ def _nowhere(_: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """The settings' networks, and the addresses of this machine and of the service.
+    """The networks of the settings, and the addresses of this machine and of the service.
 
-    `is_local` says whether an address is one of this machine's; it is asked only about the port of a listener on a
-    wildcard address (0.0.0.0 or ::), which takes connections to all of them.
+    `is_local` returns True for an address of this machine. It is called only for the port of a listener on a wildcard
+    address (0.0.0.0 or ::), which accepts connections to all of them.
     """
 
     listeners: tuple[Listener, ...] = ()
@@ -211,14 +208,14 @@ class EgressPolicy:
     deny: tuple[Network, ...] = ()
 
     def for_proxy(self) -> "EgressPolicy":
-        """Return the policy for the proxy itself: the operator named it, so the operator's networks do not apply."""
+        """Return the policy for the proxy itself. The operator chose it, so the operator's networks do not apply."""
         return replace(self, allow=(), deny=())
 
 
 def egress_refusal(address: Address, *, port: int, policy: EgressPolicy) -> str | None:
-    """Why the service must not connect there, as the rest of a sentence that does not name the address; None: it may.
+    """Return why the service must not connect there, as the end of a sentence without the address; None if it may.
 
-    Every reading of the address is judged by every rule, so that no way to write it gets further than another.
+    Every rule is applied to every form of the address, so that no spelling evades a rule.
     """
     always = hosts.refusal_reason(address)
     if always is not None:
@@ -241,12 +238,12 @@ def _is_own(address: Address, port: int, policy: EgressPolicy) -> bool:
 
 
 def _is_denied(address: Address, policy: EgressPolicy) -> bool:
-    """The longest prefix that holds the address decides; `deny` wins a tie; without any it is allowed."""
+    """Decide by the longest prefix that contains the address. `deny` wins a tie; without a match it is allowed."""
     return _longest_prefix(address, policy.deny) >= max(_longest_prefix(address, policy.allow), 0)
 
 
 def _longest_prefix(address: Address, networks: Iterable[Network]) -> int:
-    """Bits of the longest prefix that holds the address; -1 for none."""
+    """Return the bits of the longest prefix that contains the address; -1 for none."""
     return max((network.prefixlen for network in networks if address in network), default=-1)
 
 
@@ -254,10 +251,10 @@ _NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def machine_has(address: Address) -> bool:
-    """Tell whether a program on this machine could listen on the address; microseconds, nothing is sent.
+    """Return True if a program on this machine could listen on the address. It takes microseconds and sends nothing.
 
-    When the kernel refuses for any other reason (too many open files, a sandbox), the answer is yes: what asks must
-    rather not connect than connect to ourselves.
+    If the kernel refuses for another reason (too many open files, a sandbox), the answer is True, so that the service
+    never connects to itself.
     """
     family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
     try:
@@ -293,12 +290,12 @@ _attempts: ContextVar[dict[str, str | None]] = ContextVar("attempts")
 
 
 class HttpClient:
-    """Sends requests over one pool of connections; belongs to the running loop, and wants closing."""
+    """Sends requests over one pool of connections. It belongs to the running loop, and must be closed."""
 
     def __init__(
         self, *, policy: EgressPolicy, resolve: Resolve | None = None, proxy: str = "", connections: int = 100
     ) -> None:
-        """`resolve` stands in for the system's; `proxy` is a URL or empty; `connections` bounds those that are open."""
+        """Open a pool of at most so many `connections`. `resolve` replaces the resolver; `proxy` is a URL or empty."""
         self._policy = policy
         self._proxy = proxy or None
         self.secrets = _credentials(proxy)  # that every request may send
@@ -331,18 +328,18 @@ class HttpClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; requests under way fail."""
+        """Close every connection; requests in progress fail."""
         await self._session.close()
         await self._resolver.close()
 
     async def send(
         self, request: HttpRequest, *, limits: AnswerLimits, tls: ssl.SSLContext | None = None
     ) -> HttpAnswer:
-        """The answer, whatever its status; a redirect is an answer like any other.
+        """Send a request and return the answer, with any status, even a redirect.
 
         `tls` is for https; None trusts the system's authorities. Raises Unsendable and Denied (nothing was sent), and
-        Unanswered (it may have arrived). An answer whose head came is an answer, even when its body is cut off. Nothing
-        is sent twice.
+        Unanswered (it may have arrived). An answer counts when its head has arrived, even if its body is cut off.
+        Nothing is sent twice.
         """
         named = request.headers
         if "user-agent" not in check(request):
@@ -366,7 +363,7 @@ class HttpClient:
                     log.warning("%s led to %s, which %s; it was not connected to", target, each, refused)
 
     def _judge(self, target: HttpTarget) -> None:
-        """Raises Denied for an address that is refused; names are the proxy's business."""
+        """Raise Denied for a refused literal address. The proxy judges the addresses of names."""
         address = hosts.literal(target.host)
         rule = None if address is None else egress_refusal(address, port=target.port, policy=self._policy)
         if rule is not None:
@@ -398,7 +395,7 @@ class HttpClient:
         return HttpAnswer(response.status, response.reason or "", tuple(response.headers.items()), start)
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """A socket for one attempt, unless the address of this very attempt is refused."""
+        """Make the socket for one attempt, unless its address is refused."""
         family, kind, protocol, _, (address, port, *_) = info
         rule = self._rule(address, port)
         _attempts.get()[address] = rule
@@ -414,7 +411,7 @@ class HttpClient:
 
 
 class _Once:
-    """Ends a second try of a request, which aiohttp makes for a PUT whose connection breaks: nobody counts it."""
+    """Prevents aiohttp from sending a PUT again after its connection broke, because nobody would count that."""
 
     def __init__(self) -> None:
         self._is_sent = False
@@ -429,9 +426,9 @@ class _Once:
 
 
 class _Resolver(AbstractResolver):
-    """The system's resolver (/etc/hosts, DNS, whatever nsswitch.conf says), or a function in its place.
+    """The system's resolver (/etc/hosts, DNS, as in nsswitch.conf), or a function in its place.
 
-    It judges nothing; the number of answers is bounded.
+    It applies no rules, and limits the number of addresses.
     """
 
     def __init__(self, resolve: Resolve | None) -> None:
@@ -439,7 +436,7 @@ class _Resolver(AbstractResolver):
         self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="egress-names")
 
     async def _system(self, host: str, port: int) -> Sequence[str]:
-        """Best first (RFC 6724), of families that this machine has."""
+        """Return addresses of families that this machine has, the best first (RFC 6724)."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, _addresses, host, port)
 
     async def resolve(
@@ -456,7 +453,7 @@ class _Resolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Take no more names; who waits for one is cancelled."""
+        """Refuse further names, and cancel pending ones."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -466,7 +463,7 @@ def _addresses(host: str, port: int) -> list[str]:
 
 
 def _credentials(proxy: str) -> tuple[str, ...]:
-    """The user and password of a proxy's URL, as they are sent, and the password alone."""
+    """Return the user and password of a proxy's URL as they are sent, and the password."""
     url = URL(proxy)
     return () if url.password is None else (f"{url.user or ''}:{url.password}", url.password)
 
@@ -477,7 +474,7 @@ def _family(address: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _url(target: HttpTarget) -> URL:
-    """The URL as it is sent: aiohttp would otherwise decode and encode the path, which breaks signatures of it."""
+    """Return the URL exactly as it is sent. aiohttp would decode and encode the path, which breaks signatures."""
     path = quote(target.path, safe=_PATH) or "/"
     url = URL(f"{target.scheme}://{hosts.bracketed(target.host)}:{target.port}{path}", encoded=True)
     if url.explicit_port != target.port or url.user is not None:
@@ -491,7 +488,7 @@ def _patience(connect: float) -> aiohttp.ClientTimeout:
 
 
 async def _start(content: aiohttp.StreamReader, *, size: int, until: float) -> bytes:
-    """The first bytes of a body, as many as came in time and fit."""
+    """Read the first bytes of a body, within the limits of time and size."""
     if content.at_eof():
         return b""
     start = bytearray()
@@ -508,7 +505,7 @@ async def _start(content: aiohttp.StreamReader, *, size: int, until: float) -> b
 
 
 def _told(target: HttpTarget, problem: Exception) -> Unanswered:
-    """Say in our words what happened; those of the library hold the address that a name led to."""
+    """Describe the failure in our words, because those of the library contain the address of a name."""
     if isinstance(problem, aiohttp.ClientHttpProxyError):
         return Unanswered(target, FailureCause.PROXY, f"cannot be reached: the proxy answered {problem.status}")
     alert = problem.__cause__ if isinstance(problem.__cause__, ssl.SSLError) else problem

@@ -1,17 +1,17 @@
-"""Requests to one endpoint, with the secrets and TLS files as they are now, and the answer without those secrets.
+"""Requests to one endpoint, with the present secrets and TLS files, and answers without these secrets.
 
     channel = HttpSender(client, secrets=sources, clock=clock).channel(destination, project="acme")
     verdict = await channel.post(body, delivery="acme/siem/19ab:1-4", attempt=1)
 
-`content_type` wins over a `Content-Type` in `headers`, and our own headers over one of the same name: a receiver that
-detects duplicates by `X-Service-Delivery-Id` must be able to rely on it. A `Host` in `headers` is sent instead of the
-one that the URL gives; the target of the request stays as it is.
+`content_type` overrides a `Content-Type` in `headers`, and our own headers override users' headers: a receiver that
+detects duplicates by `X-Service-Delivery-Id` must be able to rely on it. A `Host` in `headers` replaces that of the
+URL; the target of the request stays.
 
-Secrets and files that were read are used for one second, so that a thousand requests read them once. Then they are
-forgotten, whether another request comes or not. Files are read on a thread.
+Secrets and files are used for one second, so that a thousand requests read them once. Then they are forgotten, even
+without another request. Files are read on a thread.
 
-**Masking.** An answer may repeat what was sent: in plain text, in JSON, in HTML, in a URL, in hexadecimal or in base64.
-It may repeat a part alone, such as the token after `Bearer`. Letters count in any case.
+**Masking.** An answer may repeat secrets of the request: in plain text, in JSON, in HTML, in a URL, in hexadecimal or
+in base64. It may repeat only a part, such as the token after `Bearer`. Letters match in any case.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _LINE = re.compile(rb"[^\r\n]+")
 
 
 class SecretMasks:
-    """A mask for some secrets. Their spellings are computed at the first use."""
+    """Masks some secrets. Their spellings are computed at the first use."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         """`secrets` are whole values, such as those of headers. Their parts are masked too."""
@@ -155,7 +155,7 @@ _OURS = frozenset({"content-type", DELIVERY_ID.lower(), ATTEMPT.lower()})
 
 
 def request_target(endpoint: Endpoint) -> HttpTarget:
-    """Return the target of requests; exactly one slash is between the port and the path."""
+    """Return the target of requests, with exactly one slash between port and path."""
     path, question, query = endpoint.path.partition("?")
     return HttpTarget(
         "http" if endpoint.scheme == "http" else "https",
@@ -166,7 +166,7 @@ def request_target(endpoint: Endpoint) -> HttpTarget:
 
 
 def request_headers(endpoint: Endpoint, resolved: Headers) -> Headers:
-    """Return the headers of every request to the endpoint; `resolved` are its own, with the secrets in their values."""
+    """Return the headers of every request to the endpoint. `resolved` are the user's headers with resolved secrets."""
     own = tuple((name, value) for name, value in resolved if name.lower() not in _OURS)
     return (("Content-Type", endpoint.content_type), *own)
 
@@ -182,8 +182,8 @@ def make_request(
 
 
 def endpoint_origin(*, project: str, destination: str, at: int) -> str:
-    """Return the beginning of the delivery ids of one queue. `at`, when its first batch came, in Unix ms, keeps a
-    queue apart from one that had the same name, and its numbers, before.
+    """Return the beginning of the delivery ids of one queue. `at` is the time of its first batch in Unix milliseconds,
+    which distinguishes it from an earlier queue with the same name and numbers.
     """
     return f"{_quoted(project)}/{_quoted(destination)}/{at:x}"
 
@@ -194,11 +194,11 @@ def _quoted(name: str) -> str:
 
 
 class UnreadablePayload(errors.Refused):
-    """A stored batch is no longer a valid export request of log records."""
+    """A stored batch is no valid export request of log records."""
 
 
 async def record_bodies(payload: bytes, *, records: int | None = None) -> list[bytes]:
-    """Return each record of an export request as JSON, in order, if there are as many as there should be.
+    """Return each record of an export request as JSON, in order. Their number must be the expected one.
 
     Raises UnreadablePayload, MemoryError.
     """
@@ -237,7 +237,7 @@ class UnpreparedRequest(errors.Transient):
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """The common parts of the requests of one second. `note` describes a problem of the client certificate; `masks`
-    hide sent secrets in an answer.
+    mask the sent secrets in an answer.
     """
 
     headers: Headers
@@ -286,8 +286,8 @@ class Channel:
         self._preparing: asyncio.Task[_Prepared] | None = None
 
     async def post(self, body: bytes, *, delivery: str, attempt: int, keeps_success: bool = False) -> AnswerVerdict:
-        """Send a body once and return a verdict for every outcome. The verdict has the answer without sent secrets; for
-        a success only with `keeps_success`.
+        """Send a body once and return a verdict. It has the answer without secrets, for a success only with
+        `keeps_success`.
         """
         note = ""
         try:
@@ -352,7 +352,7 @@ class Channel:
 
 
 async def _readable(answer: HttpAnswer, masks: SecretMasks) -> bytes:
-    """Return the answer of an endpoint, decoded and without sent secrets. It must not be cut or stored before."""
+    """Return the answer of an endpoint, decoded and without sent secrets. Do not shorten or store it before."""
     named = ",".join(value for name, value in answer.headers if name.lower() == "content-encoding")
     text = encodings.beginning(answer.body_start, named, most=MASKED_BYTES)
     if text is None:

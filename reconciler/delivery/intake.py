@@ -1,11 +1,11 @@
-"""Taking one request: dividing it by the routes, and into the lanes of its destinations.
+"""Accepting one request: dividing it by the routes, and giving each destination's lane its share.
 
-Only pairs of key and value that some route names matter, so resources that differ elsewhere (a host's name, a process)
-share one answer.
+Only the attributes that routes name matter, so resources that differ in others (a host's name, a process) share one
+result.
 
-Every destination is asked for room before the first one gets anything, and nothing happens in between: the questions
-and the appends are one stretch of the event loop. Destinations without a queue come before that, since their answers
-may take seconds; then every queue is asked again.
+Every destination is checked for room before the first one gets its share. No other task runs between the checks and the
+appends. Destinations without a queue come before that, since their answers may take seconds; then every queue is
+checked again.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ Match = Callable[[Mapping[str, str]], tuple[str, ...]]
 
 
 class RequestSplit(NamedTuple):
-    """Each destination's share, in the order in which they first occur, and how many records none of them takes."""
+    """Each destination's share, in the order of their first records, and the number of records without a route."""
 
     shares: dict[str, RecordShare]
     unrouted: int
 
 
 def split_request(logs: Logs, match: Match) -> RequestSplit:
-    """Divide a request."""
+    """Divide a request among destinations."""
     chosen: dict[str, list[RecordGroup]] = {}
     unrouted = 0
     for group in logs.groups:
@@ -60,7 +60,7 @@ Pair: TypeAlias = tuple[str, str]
 
 
 class Matcher:
-    """Holds attributes against the routes of one project. Used from one thread."""
+    """Matches attributes with the routes of one project. Use it from one thread."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = [(frozenset(route.labels), route.destinations) for route in routes.routes]
@@ -68,7 +68,7 @@ class Matcher:
         self._known: dict[frozenset[Pair], tuple[str, ...]] = {}
 
     def of(self, attributes: Mapping[str, str]) -> tuple[str, ...]:
-        """The names of the destinations, each once, in the order of their routes."""
+        """Return the names of the destinations, each once, in the order of their routes."""
         held = self._pairs.intersection(attributes.items())
         known = self._known.get(held)
         if known is None:
@@ -96,17 +96,17 @@ Appended: TypeAlias = tuple[Lane, RecordShare, asyncio.Future[None]]
 
 
 class Intake:
-    """`is_stopping`: what is only in memory takes nothing more."""
+    """Accepts requests. If `is_stopping`, queues in memory accept no more records."""
 
     def __init__(self, *, clock: Callable[[], int], chance: random.Random, hung_seconds: float = HUNG_SECONDS) -> None:
-        """`clock` gives Unix milliseconds. Nobody waits for the disk longer than `hung_seconds`."""
+        """Set it up. `clock` returns Unix milliseconds. A sender waits for the disk at most `hung_seconds`."""
         self.is_stopping = False
         self._hung_seconds = hung_seconds
         self._clock = clock
         self._chance = chance
 
     async def take(self, wanted: Sequence[Wanted]) -> None:
-        """Take all shares; when it returns, they are where each lane promises. Raises Full, NotTaken, TooLarge."""
+        """Store all shares as each lane promises. Raises QueueFull, NotTaken, TooLarge."""
         self._refuse_without_room(wanted)
         inline = [(lane, share) for lane, share in wanted if lane.queue is None]
         if inline:
@@ -150,7 +150,7 @@ class Intake:
         return appends
 
     def _bury(self, lane: Lane, queue: Queue, share: RecordShare, shortage: Shortage) -> asyncio.Future[None] | None:
-        """Make a dead letter of what a full queue cannot take, where that is wanted; None where it is dropped."""
+        """Make a dead letter of a share for a full queue, if its settings say so; None if the share is dropped."""
         if not lane.buries or shortage is Shortage.DISK:
             return None
 
@@ -166,10 +166,10 @@ class Intake:
         return written
 
     async def _written(self, appends: Sequence[Appended]) -> None:
-        """Wait for all of them, which are under way together, for a limited time: a disk may hang.
+        """Wait a limited time for all writes, which run together: a disk may hang.
 
-        A share that a dropping lane could not write is dropped, as it is without room: otherwise the sender would send
-        all of it again, also to the lanes that have it. A late share is counted as dropped only when the disk answers.
+        If a lane that drops records cannot write its share, the share is dropped, as in a full queue: otherwise the
+        sender would repeat the request for all lanes. A late share is counted as dropped only when the disk answers.
         """
         fault: NotTaken | None = None
         until = asyncio.get_running_loop().time() + self._hung_seconds
@@ -190,7 +190,7 @@ class Intake:
             raise fault
 
     def patience(self) -> float:
-        """When to try again, in seconds: not all senders at once."""
+        """Return the seconds to wait before another attempt, spread so that not all senders try at once."""
         return float(self._chance.randint(SOONEST_SECONDS, LATEST_SECONDS))
 
 
@@ -213,7 +213,7 @@ async def _send(inline: Sequence[Wanted]) -> None:
 
 
 def _when_done(written: asyncio.Future[None], call: Callable[[asyncio.Future[None]], None]) -> None:
-    """Call a function with a future that is done: now, if it is."""
+    """Call a function with a future when it is done, or at once if it is."""
     if written.done():
         call(written)
     else:

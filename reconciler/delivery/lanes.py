@@ -1,8 +1,8 @@
 """Lanes: one destination of one project each, with its queue and exporter; and lanes that drain.
 
-**A lane drains** when its destination is gone or has its queue elsewhere. A lane without an exporter waits: for a
-destination of its name, or for somebody who discards its queue. Only lanes make queues: once all that an earlier
-process left of a project are open, any later one belongs to a lane.
+**A lane drains** if its destination is gone or has its queue in another place. A lane without an exporter waits until a
+destination of its name exists, or until somebody discards its queue. Only lanes make queues: when all queues that an
+earlier process left of a project are open, every later one belongs to a lane.
 """
 
 import asyncio
@@ -31,10 +31,11 @@ SHORT = {
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """`queue` is None when records are sent while their sender waits. `exporter` is None for a queue that was found and
-    of whose destination nothing is known: it can be discarded, or waits for a destination of this name.
+    """One destination with its queue and exporter. `queue` is None if records are sent while their sender waits.
+    `exporter` is None for a found queue with an unknown destination: it can be discarded, or waits for a destination of
+    this name.
 
-    A lane that is `leaving` takes nothing more: it drains.
+    A lane that is `leaving` accepts no more records: it drains.
     """
 
     project: str
@@ -48,7 +49,7 @@ class Lane:
 
     @property
     def total(self) -> DeliveryCounts:
-        """Its counts, with those of its exporter."""
+        """The counts of the lane, with those of its exporter."""
         total = DeliveryCounts()
         total.add(self.counts)
         if self.exporter is not None:
@@ -63,31 +64,31 @@ class Lane:
 
     @property
     def drops(self) -> bool:
-        """Tell whether other lanes get a request if this one has no room: its share is dropped, or buried."""
+        """True if other lanes get a request even if this one is full: its share is dropped or buried."""
         return self.destination is not None and self.destination.buffering.on_full is not OnFull.REJECT
 
     @property
     def buries(self) -> bool:
-        """Tell whether what a full queue cannot take becomes a dead letter, as long as there is room for that."""
+        """True if the share for a full queue becomes a dead letter, as long as there is room for that."""
         return self.destination is not None and self.destination.buffering.on_full is OnFull.DEAD_LETTER
 
     @property
     def is_refused(self) -> bool:
-        """Tell whether the disk failed what was written last, or does not answer."""
+        """True if the disk refused the last write, or does not answer."""
         return self.queue is not None and self.queue.depth().refused
 
     @property
     def is_without_disk(self) -> bool:
-        """Tell whether it takes nothing, since the disk is down to what queues leave free."""
+        """True if it accepts nothing, because the disk is down to `delivery.freeBytes`."""
         return self.queue is not None and not self.leaving and self.queue.room(size=1) is Shortage.DISK
 
     def exceeds(self, size: int) -> bool:
-        """Tell whether so many bytes would not fit into its queue if that were empty."""
+        """Return True if this many bytes do not fit even into its empty queue."""
         return self.queue is not None and not self.queue.may_hold(size=size)
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing is queued, and no dead letter is left."""
+        """Return True if nothing is queued, and no dead letter is left."""
         if self.queue is None:
             return True
         depth = self.queue.depth()
@@ -95,7 +96,7 @@ class Lane:
 
     @property
     def records(self) -> int:
-        """How many records are queued, those of dead letters too."""
+        """The number of queued records, with those of dead letters."""
         if self.queue is None:
             return 0
         depth = self.queue.depth()
@@ -139,14 +140,14 @@ class DrainingLanes:
         return [lane for lane in self._lanes if lane.project == project and name in (None, lane.name)]
 
     def add(self, lane: Lane) -> None:
-        """Let a lane drain. It takes nothing more."""
+        """Let a lane drain. It accepts nothing more."""
         lane.leaving = True
         self._lanes.append(lane)
         if self._looking is None:
             self._looking = asyncio.create_task(self._look(), name="draining-lanes")
 
     def take_back(self, project: str, name: str, place: str) -> Lane | None:
-        """Return the draining lane of a destination that is back at the same place: its queue is not opened twice."""
+        """Take back the draining lane of a destination that exists again, so that its queue is not opened twice."""
         for lane in self.of(project, name):
             if lane.place == place:
                 self._lanes.remove(lane)
@@ -155,15 +156,15 @@ class DrainingLanes:
         return None
 
     async def end_empty(self) -> None:
-        """End the empty lanes that send nothing, all at once: they share one wait for a disk that hangs. If the caller
-        is cancelled, they end nevertheless.
+        """End the empty lanes that send nothing. All end together, so they share one wait for a disk that hangs. If the
+        caller is cancelled, they end nevertheless.
         """
         await self._wait([self._end(lane) for lane in self if lane.exporter is None and lane.is_empty])
 
     async def until_ended(self, project: str, name: str, place: str) -> None:
         """Wait for the ending lanes of a destination at this place: its queue must be closed before it opens again.
 
-        A disk that hangs is not waited for longer than at the end of the service.
+        The wait for a disk that hangs is as long as at the stop of the service.
         """
         await self._wait(
             task
@@ -187,7 +188,7 @@ class DrainingLanes:
             self._looking.cancel()
 
     async def _look(self) -> None:
-        """End each lane that sends once it is empty, of dead letters too, until the service stops."""
+        """End each sending lane when it is empty, without dead letters either, until the service stops."""
         while True:
             for lane in self:
                 if lane.exporter is not None and lane.is_empty:
@@ -195,8 +196,8 @@ class DrainingLanes:
             await asyncio.sleep(DRAIN_LOOK_SECONDS)
 
     def _end(self, lane: Lane) -> asyncio.Task[None]:
-        """Remove a lane and its folder. Nothing suspends between the check that it is empty and its move from the list
-        to the ending lanes: a caller that misses it in the list waits until its queue is removed (`until_ended`).
+        """Remove a lane and its folder. There is no `await` between the check that it is empty and its move to the
+        ending lanes: a caller that does not find it in the list waits until its queue is removed (`until_ended`).
         """
         self._lanes.remove(lane)
         self._ended(lane)
@@ -235,8 +236,8 @@ class OrphanedQueues:
         return {one.name for one in found if one.project == project}
 
     async def open(self, project: str, *, opened: Callable[[FoundIdentity, Queue], None]) -> list[QueueFault]:
-        """Open the queues of a project, and call `opened` with each. Returns why some cannot be opened, or why the
-        owner of some, which may be this project, cannot be read: call it again later.
+        """Open the queues of a project, and call `opened` with each. Return the faults of queues that cannot be opened
+        or whose owner, perhaps this project, cannot be read: call it again later.
         """
         if project in self._opened:
             return []
@@ -257,7 +258,7 @@ LATER_SECONDS = 15.0  # after which a disk that did not answer may
 
 
 async def replay_letters(found: Sequence[tuple[Lane, Queue]]) -> AsyncIterator[tuple[int, int]]:
-    """Queue dead letters again: how many batches and records of each queue. Raises Full."""
+    """Queue dead letters again, and yield the numbers of batches and records of each queue. Raises QueueFull."""
     for _, queue in found:
         with _answering():
             done = await queue.replay(outages_only=False)
@@ -267,7 +268,7 @@ async def replay_letters(found: Sequence[tuple[Lane, Queue]]) -> AsyncIterator[t
 async def discard_letters(
     found: Sequence[tuple[Lane, Queue]], *, queued: bool, dead: bool
 ) -> AsyncIterator[tuple[int, int]]:
-    """Forget what is queued, or dead: how many batches and records, at each step. Raises Full."""
+    """Delete queued batches or dead letters, and yield the numbers of batches and records. Raises QueueFull."""
     for lane, queue in found:
         if queued:
             settled = lane.exporter.withdraw() if lane.exporter is not None else 0
@@ -282,8 +283,8 @@ async def discard_letters(
 
 
 async def expire_letters(lanes: Iterable[Lane], *, before: int) -> None:
-    """Forget dead letters that died before (Unix milliseconds), or are too many. A queue whose disk does not answer
-    keeps its own for now.
+    """Delete dead letters from before a time (Unix milliseconds), and the oldest of too many. A queue whose disk does
+    not answer keeps its own for now.
     """
     for lane in lanes:
         if lane.queue is None:
@@ -301,7 +302,7 @@ async def expire_letters(lanes: Iterable[Lane], *, before: int) -> None:
 
 @contextlib.contextmanager
 def _answering() -> Iterator[None]:
-    """Turn the fault of a queue whose disk does not answer into QueueFull."""
+    """Turn the QueueFault of a disk that does not answer into QueueFull."""
     try:
         yield
     except QueueFault as fault:

@@ -1,8 +1,8 @@
 """Delivery: every lane of every project, and the requests that are divided among them.
 
-**Changed settings** reach a lane while it works. A new place for the queue makes a new lane. The old lane accepts
-nothing more and drains beside it, with the same settings. The lane of a destination that is gone drains too, with the
-newest known settings. The next start opens the rest on disk again.
+**Changed settings** apply to a working lane. A new place for the queue makes a new lane; the old lane accepts nothing
+more and drains beside it, with the same settings. The lane of a deleted destination drains too, with the newest known
+settings. The next start opens the remaining queues on disk again.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ MakeExporter = Callable[[str, Destination, Queue | None], Exporter]
 
 
 class FollowedRoutes(NamedTuple):
-    """The present routes of a project. `wanting` finds how long senders should keep records without a route."""
+    """The present routes of a project. `wanting` finds until when senders should keep records without a route."""
 
     routes: Routes
     matcher: Matcher
@@ -90,8 +90,8 @@ class Manager:
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
 
     def follow(self, ask: Callable[[str], None], behind: Callable[[str], Behind | None]) -> None:
-        """Set two callbacks. `ask` gets a project with records but unknown routes. `behind` returns how far the routes
-        of a project are behind the store, or None.
+        """Set two callbacks. `ask` is called for a project with records but unknown routes. `behind` says how far a
+        project's routes are behind the store; None if they are not.
         """
         self._unread, self._behind = ask, behind
 
@@ -120,7 +120,7 @@ class Manager:
         behind = self._behind(project)
         if behind is None:
             return False
-        # Who is told that nobody takes a record gives it up; the Configuration that does may just have been stored.
+        # A sender gives up a rejected record, but a Configuration for it may have been stored just now.
         return bool(divided.unrouted) or behind.is_late or not behind.changed_endpoints.isdisjoint(divided.shares)
 
     def _is_wanted(self, logs: Logs, followed: "FollowedRoutes") -> bool:
@@ -147,8 +147,8 @@ class Manager:
     # Lanes.
 
     async def change(self, routes: Routes) -> None:
-        """Follow what a project routes now. Raises QueueFault when a queue cannot be opened; the rest is followed. It
-        names several, the first eleven at most.
+        """Follow the present routes of a project. Raises a QueueFault that names queues that cannot be opened, at most
+        eleven; the others are followed.
         """
         async with self._changing:
             if not self._intake.is_stopping:
@@ -309,7 +309,7 @@ class Manager:
         return frozenset(self._followed)
 
     def _take_over(self, lane: Lane) -> None:
-        """Keep the counts of a lane that ended: in another lane of its destination, otherwise in the total."""
+        """Keep the counts of an ended lane, in another lane of its destination or in the total."""
         heir = next(iter(self._present(lane.project, lane.name)), None)
         (self._past if heir is None else heir.counts).add(lane.total)
 
@@ -339,13 +339,13 @@ class Manager:
         return self._make(project, destination, None)
 
     async def expire(self, *, before: int) -> None:
-        """Forget the dead letters that are too old, or too many."""
+        """Delete dead letters that are too old or too many."""
         await lanes.expire_letters(self._everyone(), before=before)
         await self._leaving.end_empty()
 
     async def drain(self, *, seconds: float) -> None:
-        """Lease nothing more. Batches in flight, and those only in memory, get so many seconds. Queues on disk still
-        accept records.
+        """Lease nothing more. Batches in flight and batches in memory get a limited time. Queues on disk still accept
+        records.
         """
         async with self._changing:
             self._intake.is_stopping = True
@@ -362,7 +362,7 @@ class Manager:
             await self._queues.close()
 
     def _named(self, project: str, name: str) -> list[Lane]:
-        """The lanes of a destination, the one that takes records first. Raises UnknownDestination, Full."""
+        """Return the lanes of a destination, the accepting one first. Raises UnknownDestination, QueueFull."""
         if project not in self._followed:
             raise self._not_read(project)
         found = self._present(project, name)
@@ -386,7 +386,7 @@ class Manager:
 
 
 def _wanting(routes: Routes) -> Matcher:
-    """Return a matcher whose destinations are times: until then, the records of a resource are wanted."""
+    """Return a matcher whose destinations are times until which senders should keep the records of a resource."""
     wanted = [Route(configuration="", labels=one.labels, destinations=(str(one.until),)) for one in routes.wanting]
     return Matcher(Routes(project=routes.project, routes=tuple(wanted)))
 

@@ -1,13 +1,13 @@
-"""The loop that sends what is queued: it leases a batch, sends it, decides, and acknowledges, retries or buries it.
+"""The loop that sends queued batches: it leases a batch, sends it, decides, and acknowledges, retries or buries it.
 
     exporter = QueueExporter(destination, queue=queue, project="acme", outlet=outlet, environment=environment)
     exporter.start()
 
-A consumer is a task that lives while there is something to send, and takes one job after another. Whatever may give it
-one (records that arrive, a timer, an endpoint that is back) calls `_kick`, which starts as many as there is work for.
-What waits holds no consumer: it is in `Pending`, and a timer rings when the first is due.
+A consumer is a task that does one job after another while there is something to send. Every event that may give it a
+job (records arrive, a timer, an endpoint is back) calls `_kick`, which starts as many consumers as there are jobs.
+Batches that wait need no consumer: they are in `Pending`, and a timer rings when the first is due.
 
-Of the format `single` a batch is taken apart when it is its turn: each record is a batch of its own once it is sent.
+In the format `single` a batch is divided when its turn comes, and each record is sent as a batch of its own.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class QueueExporter(Exporter):
     # The loop.
 
     def _kick(self) -> None:
-        """Start consumers for what there is to do, and the timer for what there will be."""
+        """Start consumers for the present jobs, and the timer for the next one."""
         most = self._destination.buffering.consumers
         while self._consumers < most:
             job = self._next()
@@ -134,7 +134,7 @@ class QueueExporter(Exporter):
         self._kick()
 
     async def _watch(self) -> None:
-        """Kick when something arrives while there was nothing to lease."""
+        """Call `_kick` when records arrive after nothing could be leased."""
         while True:
             await self._pending.hungry.wait()
             await self._queue.wait()
@@ -142,7 +142,7 @@ class QueueExporter(Exporter):
             self._kick()
 
     def _arm(self, wait: float) -> None:
-        """Set the one timer to ring for what is due first."""
+        """Set the timer to the time when the first batch is due."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._environment.later(wait, self._ring)
@@ -154,7 +154,7 @@ class QueueExporter(Exporter):
     # One job.
 
     async def _run(self, job: Job) -> None:
-        """Do it. Raises nothing: a mistake of ours must neither lose records nor stop the rest."""
+        """Do a job. Raises nothing: a bug must neither lose records nor stop other jobs."""
         batch, is_probe = job
         batches = len(batch.leases)
         self.in_flight += batches
@@ -190,7 +190,7 @@ class QueueExporter(Exporter):
             self.in_flight -= batches
 
     async def _load(self, batch: SendBatch) -> list[bytes]:
-        """Read the records of a batch as JSON. What cannot be read leaves it; with nothing to send, it is settled."""
+        """Read the records of a batch as JSON. Unreadable ones are removed; an empty batch is settled."""
         if batch.bodies is not None:
             return [*batch.bodies]
         bodies: list[bytes] = []
@@ -216,7 +216,7 @@ class QueueExporter(Exporter):
         return bodies
 
     async def _send(self, batch: SendBatch, body: bytes, *, is_probe: bool, is_single: bool) -> None:
-        """Send a batch in one request, and decide what becomes of it."""
+        """Send a batch in one request, and decide what happens to it."""
         # Behind an open breaker no time counts.
         channel, counts, started = self._channel, self._gate.is_up, self._environment.monotonic()
         delivery = batch.delivery_id(project=self._project, destination=self._destination.name, is_single=is_single)
@@ -238,7 +238,7 @@ class QueueExporter(Exporter):
         await self._failed(batch, verdict, took=self._environment.monotonic() - started if counts else 0.0)
 
     async def _failed(self, batch: SendBatch, verdict: AnswerVerdict, *, took: float) -> None:
-        """Divide a batch that did not arrive, let it wait, or give it up."""
+        """Divide a failed batch, delay it, or give it up."""
         settings = self._destination.retry
         batch.attempts += 1
         batch.spent += took
@@ -303,7 +303,7 @@ class QueueExporter(Exporter):
         self._kick()
 
     async def _replay(self) -> None:
-        """Queue the dead letters of an outage again, now that it is over; what finds no room, later."""
+        """Queue the dead letters of an outage again after its end; those without room later."""
         batches, records = await self._queue.replay(outages_only=True)
         if batches:
             self._report.replayed(batches, records)
@@ -317,7 +317,7 @@ class QueueExporter(Exporter):
             self._do_later(self._destination.retry.max_interval, self._replay_one)
 
     async def _replay_one(self) -> None:
-        """Queue one dead letter of an outage again when there is nothing else that would find out that it is over."""
+        """Queue one dead letter of an outage again as a probe, if there is nothing else to send."""
         self._is_replay_coming = False
         if self._is_replay_owed and not len(self._leases) and not self._queue.depth().batches:
             dead = self._report.counts.dead

@@ -31,7 +31,7 @@ class ExporterState(StrEnum):
 
 
 class SendFailure(NamedTuple):
-    """The last one: `at` in Unix ms; `answer` is the first kilobyte of the endpoint's, a stranger's text."""
+    """The last failure. `at` is in Unix ms; `answer` is the first kilobyte of the answer, text from a stranger."""
 
     at: int
     status: int | None
@@ -40,7 +40,7 @@ class SendFailure(NamedTuple):
 
 
 class TestOutcome(NamedTuple):
-    """The outcome of one made-up record. `answer` as in SendFailure."""
+    """The outcome of a test record. `answer` is as in SendFailure."""
 
     delivered: bool
     status: int | None
@@ -51,8 +51,8 @@ class TestOutcome(NamedTuple):
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """Records since the start of the service: those that are where the lane promises, those that arrived, those of
-    requests that failed, those that were sent once more, those that became dead letters, and what else became of some.
+    """Numbers of records since the start of the service: accepted, delivered, of failed requests, sent again, dead
+    letters, and other outcomes.
     """
 
     taken: int = 0
@@ -90,7 +90,7 @@ class SendReport:
         self._tells_at = 0.0  # monotonic seconds, before which no line is written about them
 
     def change(self, state: ExporterState) -> None:
-        """Note the present state."""
+        """Record the present state."""
         if state is ExporterState.IDLE:
             self.failing_since = None  # nothing is left that could fail
         if state is not self.state:
@@ -99,7 +99,7 @@ class SendReport:
 
     @property
     def message(self) -> str:
-        """Why nothing is sent, or the last failure of what waits."""
+        """The reason why nothing is sent, or the last failure of waiting batches."""
         if self.state is ExporterState.HELD:
             return HELD
         if self.state is ExporterState.CLOSED:
@@ -108,7 +108,7 @@ class SendReport:
         return last.cause if last is not None and self.state in (ExporterState.DOWN, ExporterState.WAITING) else ""
 
     def outcome(self, verdict: AnswerVerdict, *, records: int) -> None:
-        """Note the outcome of one request."""
+        """Record the outcome of a request."""
         now = self._environment.clock()
         if verdict.delivered:
             self.counts.delivered += records
@@ -121,20 +121,20 @@ class SendReport:
                 self.failing_since = now
 
     def down(self, cause: str) -> None:
-        """The breaker opened."""
+        """Record that the breaker opened."""
         log.warning("Sending to %s waits until its endpoint is back: %s", self._who, cause)
 
     def up(self) -> None:
-        """The breaker closed."""
+        """Record that the breaker closed."""
         log.info("The endpoint of %s is back; sending goes on.", self._who)
 
     def replayed(self, batches: int, records: int) -> None:
-        """Dead letters of an outage are queued again."""
+        """Record that dead letters of an outage were queued again."""
         letters, held = counted(batches, "dead letter"), counted(records, "record")
         log.info("Of %s, %s (%s) %s queued again.", self._who, letters, held, "is" if batches == 1 else "are")
 
     def buried(self, records: int, obituary: Obituary) -> None:
-        """Records became a dead letter. A line tells of them, unless there was one lately; then the next one does."""
+        """Record a dead letter. It is logged now, or with the next line if there was one lately."""
         self.counts.dead += records
         self._untold += records
         now = self._environment.monotonic()

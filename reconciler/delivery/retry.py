@@ -1,12 +1,11 @@
-"""Retry decisions: what an answer means, and whether and when what failed is tried again. Pure.
+"""Retry decisions: the meaning of an answer, and if and when a failed batch is tried again. Pure.
 
-Times are seconds. A batch's requests and the waits between them count against `max_elapsed`. The time that the endpoint
-asked for with `Retry-After` does not count, nor does time behind an open breaker or a closed window: a batch
-that waits for those is never given up for it.
+Times are seconds. A batch's requests and the waits between them count against `max_elapsed`. Time from `Retry-After`,
+of an open breaker and of a closed window does not count: a batch is never given up because of it.
 
-A failure is either an **outage's**, which says nothing against what was sent (no answer, no credentials, a redirect,
-too many requests, the server's own fault), or it is the **batch's**, and another batch may fare better. No
-sentence holds anything that the endpoint wrote, nor what was sent to it.
+A failure belongs to an **outage** if it does not concern the records (no answer, no credentials, a redirect, too many
+requests, the server's own fault). Otherwise it belongs to the **batch**, and another batch may succeed. No sentence
+contains text from the endpoint or from the request.
 """
 
 import math
@@ -26,14 +25,14 @@ _MOST_DOUBLINGS = 100  # 1.5 ** 100 is longer than any interval, and no overflow
 
 
 class RetryDecision(NamedTuple):
-    """Try again after `delay` seconds, when `spent` of the longest time will have been used."""
+    """Try again after `delay` seconds. By then `spent` seconds of `max_elapsed` will have been used."""
 
     delay: float
     spent: float
 
 
 def retry_interval(retry: Retry, *, attempts: int, chance: random.Random) -> float:
-    """The wait after so many attempts, at least one: grown, then randomised, then cut."""
+    """Return the wait after a number of attempts, at least one: it grows, is randomised, and then limited."""
     grown = retry.initial_interval * MULTIPLIER ** min(attempts - 1, _MOST_DOUBLINGS)
     return min(grown * chance.uniform(1 - SPREAD, 1 + SPREAD), retry.max_interval)
 
@@ -41,8 +40,8 @@ def retry_interval(retry: Retry, *, attempts: int, chance: random.Random) -> flo
 def decide_retry(
     retry: Retry, *, attempts: int, spent: float, retry_after: float, chance: random.Random
 ) -> RetryDecision | None:
-    """Decide about a batch after its `attempts`-th failure, when `spent` of the longest time was used. None: it is
-    given up. The longest time may be used to its very end, as what is used is at most that.
+    """Decide about a batch after its `attempts`-th failure, when `spent` seconds of `max_elapsed` were used. None: it
+    is given up. The last attempt may be exactly at the end of `max_elapsed`.
     """
     if not retry.enabled:
         return None
@@ -55,7 +54,7 @@ def decide_retry(
 
 
 def clamped_retry(retry_after: float) -> float:
-    """Return as much of a `Retry-After` as is honoured."""
+    """Limit a `Retry-After` to the longest time that is honoured."""
     return min(max(retry_after, 0.0), LONGEST_RETRY_AFTER)
 
 
@@ -67,8 +66,8 @@ TOO_LARGE = 413
 
 
 class AnswerVerdict(NamedTuple):
-    """`status` is None when nobody answered. `retry_after` is seconds, 0 when the endpoint asked for none. `splits`:
-    a part of what was sent may pass.
+    """The meaning of an answer. `status` is None if there was none. `retry_after` is in seconds, 0 without one.
+    `splits`: a part of the batch may be accepted.
     """
 
     delivered: bool
@@ -97,7 +96,7 @@ def judge_answer(answer: HttpAnswer, *, endpoint: Endpoint, name: str, now_ms: i
 
 
 def judge_failure(problem: errors.ReconcilerError, *, endpoint: Endpoint, name: str, note: str = "") -> AnswerVerdict:
-    """Judge a request without an answer; `note` says what is known to be wrong with the client certificate."""
+    """Judge a request without an answer. `note` describes a known problem of the client certificate."""
     if isinstance(problem, Unanswered):
         # The message begins with the host and port, which `_who` names already.
         words = str(problem).partition(" ")[2]
@@ -110,7 +109,7 @@ def judge_failure(problem: errors.ReconcilerError, *, endpoint: Endpoint, name: 
 
 
 def retry_after(answer: HttpAnswer, *, now_ms: int) -> float:
-    """Return the seconds that the endpoint asked for, at most an hour; 0 for nothing readable (RFC 9110, 10.2.3)."""
+    """Return the seconds of a `Retry-After`, at most an hour; 0 if it is unreadable (RFC 9110, 10.2.3)."""
     for header, value in answer.headers:
         if header.lower() == "retry-after":
             return _seconds(value.strip(), now_ms)

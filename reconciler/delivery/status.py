@@ -26,7 +26,7 @@ _KINDS = {MEMORY: "memory", NOWHERE: "none"}
 
 
 def shown_delivery(lanes: Sequence[Lane], configurations: Sequence[str], *, answers: bool) -> dict[str, Any]:
-    """The lanes of one destination, the one that takes records first; `answers` shows what its endpoint said."""
+    """Show the lanes of one destination, the accepting one first; with `answers` also the endpoint's answer."""
     first = lanes[0]
     now = None if first.exporter is None else first.exporter.shown()
     depths = [lane.queue.depth() for lane in lanes if lane.queue is not None]
@@ -51,18 +51,18 @@ def shown_delivery(lanes: Sequence[Lane], configurations: Sequence[str], *, answ
 
 
 def idle_delivery(name: str) -> dict[str, Any]:
-    """A destination that nothing is delivered to, and of which no queue is left."""
+    """Show a destination without a route and a queue."""
     nothing = Lane(project="", name=name, place=NOWHERE, destination=None, queue=None, exporter=None)
     return {**shown_delivery([nothing], [], answers=False), "state": "idle", "message": UNUSED}
 
 
 def unrouted_delivery(records: int, last: int | None) -> dict[str, Any]:
-    """The records of a project that no Configuration took."""
+    """Show the records of a project that no Configuration took."""
     return {"records": records, "last": _instant(last)}
 
 
 def shown_test(outcome: TestOutcome) -> dict[str, Any]:
-    """Show the outcome of a test."""
+    """Show the outcome of a test record."""
     return {
         "delivered": outcome.delivered,
         "status": outcome.status,
@@ -144,15 +144,14 @@ def _instant(milliseconds: int | None) -> str | None:
 
 
 def _text(answer: bytes) -> str:
-    """A stranger's bytes as text; whoever shows it on a terminal makes it visible there."""
+    """Decode a stranger's bytes. A terminal must escape the text."""
     return answer.decode("utf-8", "replace")
 
 
 class DeliveryFigures(NamedTuple):
-    """One moment. `past` counts what destinations did that are gone: a count of all never shrinks. `unrouted` are
-    records that no Configuration took, by project; `spare` is how many bytes may be written before queues are down to
-    what they leave free on the disk, below zero when they are beyond that; `faults` how often the disk failed what was
-    written for them, or did not answer.
+    """Figures at one moment. `past` has the counts of deleted destinations, so that sums never shrink. `unrouted` are
+    records that no Configuration took, by project. `spare` is the number of bytes that queues may still write above
+    `delivery.freeBytes`, negative below it. `faults` counts writes that the disk refused or did not answer.
     """
 
     lanes: Sequence[Lane]
@@ -163,7 +162,9 @@ class DeliveryFigures(NamedTuple):
 
 
 def fullness(lane: Lane, depth: Depth) -> float:
-    """Of its full batches or bytes on disk, whichever is more; 0 for a lane without limits, or that takes nothing."""
+    """Return the used share of full batches or of bytes on disk, whichever is larger; 0 for a lane without limits or
+    one that accepts nothing.
+    """
     if lane.destination is None or lane.queue is None or lane.leaving:
         return 0.0
     buffering = lane.destination.buffering

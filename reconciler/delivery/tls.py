@@ -62,7 +62,7 @@ class TlsFiles:
 
 
 def is_ordinary(endpoint: Endpoint, *, authorities: Path | None) -> bool:
-    """Tell whether nothing but the system's authorities is wanted."""
+    """Return True if nothing but the system's authorities is wanted."""
     return endpoint.scheme != "https" or not (
         authorities or endpoint.insecure_skip_verify or endpoint.ca_file or endpoint.mutual_tls
     )

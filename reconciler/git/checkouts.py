@@ -18,14 +18,13 @@ from reconciler.git.merging import MemoryRepository, Merged
 from reconciler.model import positions
 from reconciler.model.errors import Refused
 
-# What stands in a worktree, as a tree in memory: tracked files as they are, and untracked ones that are not ignored.
+# A worktree as a tree in memory: tracked files as they are, and untracked ones that are not ignored.
 #
-# Files are taken as their bytes are: no filter, no conversion of line ends, no program that a repository's
-# configuration names. A file that git's index knows to be unchanged is taken from there, so that what a filter made is
-# no change.
+# The bytes of files are taken without filters, conversion of line ends, or programs from a repository's configuration.
+# A file that is unchanged according to git's index is taken from the index, so the work of a filter is no change.
 #
-# Ignored is what git ignores: by .gitignore, by .git/info/exclude and by the core.excludesFile of the person. For that,
-# and for what makes a file a changed one (core.fileMode and the like), the person's own configuration counts.
+# The rules of git decide which files are ignored: .gitignore, .git/info/exclude and the person's core.excludesFile.
+# For them, and for settings such as core.fileMode, the person's own configuration is read.
 
 MAX_BYTES = 256 << 20  # 256 MiB, of all files that are not committed: they are held in memory
 
@@ -44,10 +43,10 @@ _COMPARED = (
 
 
 def worktree_tree(repository: MemoryRepository, place: Path, root: Path) -> str:
-    """The id of the tree of the worktree at `root`; `place` is its own folder of Git, which is not written.
+    """Return the id of the tree of the worktree at `root`. `place` is its Git folder, which is not written.
 
-    A file with more bytes than a document may have is not held: what stands for it has its size, and cannot be read.
-    Raises Refused for what cannot be read, for more than may be held, and while a merge is not resolved.
+    A file that is too large for a document is replaced by a placeholder with its size, which cannot be read. Raises
+    Refused for files that cannot be read, for too many bytes, and while a merge is not resolved.
     """
     try:
         with snapshots.configuration_of_the_person():
@@ -75,7 +74,7 @@ def _check_resolved(index: pygit2.Index) -> None:
 
 
 class _Taking:
-    """Brings the changes of a worktree into its index, in memory."""
+    """Adds the changes of a worktree to its index, in memory."""
 
     def __init__(self, repository: MemoryRepository, root: Path, index: pygit2.Index) -> None:
         self._repository = repository
@@ -96,7 +95,7 @@ class _Taking:
                 self._bring(file)
 
     def _is_left_out(self, file: pygit2.DiffFile) -> bool:
-        """Return whether a file is absent because a sparse checkout leaves it out. pygit2 has no other way to know."""
+        """Return True if a sparse checkout leaves the file out. pygit2 has no other way to know."""
         entry = C.git_index_get_bypath(self._index._index, file.raw_path, 0)
         return bool(entry and entry.flags_extended & SKIP_WORKTREE)
 
@@ -142,7 +141,7 @@ class _Taking:
         return self._repository.git.create_blob(data)
 
     def _too_large(self, size: int) -> pygit2.Oid:
-        """Return a blob in place of a file that no reader would take: one line, with the file's size in `sizes`."""
+        """Return a placeholder for a file that is too large to be read: a blob of one line. Its size is in `sizes`."""
         blob = self._repository.git.create_blob(f"This stands for a file of {size} bytes.\n".encode())
         self._repository.memory.sizes[str(blob)] = size
         return blob
@@ -158,11 +157,10 @@ def _named(path: bytes) -> Iterator[None]:
         raise Refused(f"{why}; let yourself read it, or let git ignore it") from None
 
 
-# A person's or a CI job's own repository: where it is, what its names stand for, and what it would merge to.
+# The repository of a person or a CI job: its folder, the commits of its names, and its merges.
 #
-# It is only read, and nothing that its configuration names is run. That is why it may belong to somebody else: in CI a
-# checkout often has another owner than the process, and Git's check of the owner guards from programs that such a
-# repository could have run.
+# It is only read, and no program from its configuration is run. So it may belong to another user, as checkouts in CI
+# often do: Git refuses such repositories only because they could make it run programs.
 
 MAIN_BRANCHES = ("main", "master")
 ORIGIN = "refs/remotes/origin/"
@@ -178,7 +176,7 @@ PARTIAL = "this is a partial clone, which lacks a file that is needed; clone it 
 
 
 class Checkout:
-    """One repository with or without a worktree. Of one thread; close it, or use it in a `with` statement."""
+    """One repository with or without a worktree. Use it on one thread, and close it or use a `with` statement."""
 
     def __init__(self, repository: MemoryRepository, root: Path | None) -> None:
         self._repository = repository
@@ -187,7 +185,7 @@ class Checkout:
 
     @classmethod
     def open(cls, folder: Path) -> "Checkout":
-        """The repository that a folder is in, or is. Raises Refused."""
+        """Open the repository of a folder, or of a folder above it. Raises Refused."""
         snapshots.ignore_configuration_of_others()
         with _of_anybody(), _understood(folder):
             place = pygit2.discover_repository(str(folder))
@@ -200,7 +198,7 @@ class Checkout:
         return cls(repository, None if workdir is None else Path(workdir))
 
     def close(self) -> None:
-        """Give back files and memory; what was merged here ends with it."""
+        """Release files and memory. Merges of this repository end with it."""
         self._repository.close()
 
     def __enter__(self) -> "Checkout":
@@ -214,8 +212,8 @@ class Checkout:
         return [remote.url for remote in self._git.remotes if remote.url]
 
     def default_base(self) -> str:
-        """The full name of the default branch: what origin/HEAD names, else main, else master, of which one's own comes
-        before that of origin. Raises Refused when there is none of them.
+        """Return the full name of the default branch: the one that origin/HEAD names, otherwise main, otherwise master.
+        A local branch comes before that of origin. Raises Refused if there is none.
         """
         for name in self._default_bases():
             if self._has(name):
@@ -225,10 +223,9 @@ class Checkout:
         raise Refused("there is no origin/HEAD and no branch main or master; fetch the base, and name it with --base")
 
     def resolve(self, name: str) -> tuple[str, str]:
-        """The name as it is shown, and the full id of the commit that it stands for, as `git rev-parse` has it. `HEAD`
-        is shown as the branch that it is on.
+        """Return the name to show and the full id of its commit, as in `git rev-parse`. `HEAD` is shown as its branch.
 
-        Raises Refused when it stands for none.
+        Raises Refused if the name has no commit.
         """
         try:
             found = self._git.revparse_single(name if "\0" not in name else "")  # it would stop there
@@ -238,7 +235,7 @@ class Checkout:
             raise Refused(self._no_commit(name, str(error))) from None
 
     def worktree_commit(self) -> str:
-        """A commit in memory of all that stands in the worktree and that git does not ignore; its parent is HEAD.
+        """Make a commit in memory of all files of the worktree that git does not ignore; its parent is HEAD.
 
         Raises Refused without a worktree, and for what cannot be read.
         """
@@ -263,7 +260,7 @@ class Checkout:
             yield ORIGIN + branch
 
     def _branch(self) -> str:
-        """The full name of the branch that HEAD is on; `HEAD` on none."""
+        """Return the full name of HEAD's branch; `HEAD` if it is detached."""
         with contextlib.suppress(pygit2.GitError, KeyError, ValueError):
             target = self._git.lookup_reference("HEAD").target
             if isinstance(target, str):
@@ -298,7 +295,7 @@ def _is_partial(repository: pygit2.Repository) -> bool:
 
 @contextlib.contextmanager
 def _of_anybody() -> Iterator[None]:
-    """Open repositories whoever owns them. It is a setting of the whole process, so no longer than needed."""
+    """Allow repositories of other owners inside this context. It is a setting of the whole process: keep it short."""
     before = pygit2.settings.owner_validation
     pygit2.settings.owner_validation = False
     try:
@@ -309,7 +306,7 @@ def _of_anybody() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _understood(folder: Path) -> Iterator[None]:
-    """Say what is wrong with a repository that cannot be opened."""
+    """Explain why a repository cannot be opened."""
     try:
         yield
     except (pygit2.GitError, KeyError, ValueError, OSError) as error:

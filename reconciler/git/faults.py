@@ -1,14 +1,11 @@
-"""States of a repository, and the fault that carries one.
-
-Which fault a failed run of git means is found out where it is run.
-"""
+"""States of a repository, and the fault that has one. `remotes.errors` turns failed runs of git into faults."""
 
 from enum import StrEnum
 
 from reconciler.model.errors import ReconcilerError
 
 REBUILT = "it is built again by itself"
-COMMIT_DIGITS = 12  # of a commit's id, in what people read
+COMMIT_DIGITS = 12  # of a commit's id in texts for people
 
 
 class RepositoryState(StrEnum):
@@ -32,9 +29,9 @@ class RepositoryState(StrEnum):
 class GitFault(ReconcilerError):
     """A repository cannot be read now; `state` says why in one word, `message` in one sentence.
 
-    `retry_after`: the seconds that the remote asks to wait before it is asked again; None when it did not say.
-    `lasting`: only a person can mend it, though its state does not tell. `of_head`: so it stays until another commit is
-    followed, or more may be fetched.
+    `retry_after` is the number of seconds that the remote asks to wait; None if it did not say. `lasting`: only a
+    person can correct it, although its state may also pass by itself. `of_head`: it also lasts, until there is another
+    head or larger limits.
     """
 
     def __init__(
@@ -54,10 +51,10 @@ class GitFault(ReconcilerError):
 
     @property
     def transient(self) -> bool:
-        """Return whether the same look may succeed without a person's doing: worth a retry before the next poll."""
+        """True if another attempt may succeed without a correction by a person, even before the next regular poll."""
         return not self.lasting and self.state in {RepositoryState.UNREACHABLE, RepositoryState.MIRROR_CORRUPT}
 
 
 def short_commit(commit: str) -> str:
-    """A commit's id as people read it."""
+    """Return a commit's id in short form, for people."""
     return commit[:COMMIT_DIGITS]

@@ -8,25 +8,24 @@ from reconciler.model import documents, gitignore
 from reconciler.model.errors import Refused
 from reconciler.model.gitignore import Pattern
 
-# Which paths the `.serviceignore` files of a tree leave out: gitignore(5), at any depth.
-#
-# Pure: the files' texts come in. The pattern language of one line is in `model.gitignore`.
+# The rules of `.serviceignore` files, as in gitignore(5), at any depth. Pure: the texts of the files are arguments.
+# `model.gitignore` has the patterns of one line.
 
 FILE_NAME = ".serviceignore"
 MAX_IGNORE_BYTES = 64 * 1024  # of one ignore file; the reader refuses a larger one
-MAX_PATTERNS = 1000  # in one ignore file: every file below is held against each of them
+MAX_PATTERNS = 1000  # in one ignore file: every file below is compared with each of them
 
 
 def decoded_ignore_file(data: bytes) -> str:
     """Return the text of an ignore file.
 
-    Raises Refused for text that is not UTF-8. It must not count as empty: what it leaves out would be applied.
+    Raises Refused for text that is not UTF-8. It must not count as empty: then the ignored files would be applied.
     """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refused(_wrong_text(data, f"byte 0x{data[error.start]:02X}")) from None
-    if "\0" in text:  # so has UTF-16 without a mark, which is valid UTF-8 where all of it is ASCII
+    if "\0" in text:  # UTF-16 without a byte order mark: with ASCII characters it is valid UTF-8
         raise Refused(_wrong_text(data, "a NUL character"))
     return text
 
@@ -40,8 +39,8 @@ def _wrong_text(data: bytes, found: str) -> str:
 class IgnoreRules:
     """The ignore files below `root`, the configured folder.
 
-    `texts` has them by their folder's path from the repository's root ('' for the root). Raises Refused for one with
-    too many patterns. Answers are remembered, so keep it for one read.
+    `texts` has their content by the folder's path from the repository's root ('' for the root). Raises Refused for one
+    with too many patterns. Results are cached, so use one object for each read.
     """
 
     def __init__(self, texts: Mapping[str, str], *, root: str = "") -> None:
@@ -51,22 +50,22 @@ class IgnoreRules:
 
     @property
     def count(self) -> int:
-        """How many patterns there are."""
+        """The number of patterns."""
         return sum(map(len, self._patterns.values()))
 
     def ignored(self, path: str) -> bool:
-        """Return whether a file is left out, by itself or with a folder above it."""
+        """Return True if a file is ignored, by itself or with a folder above it."""
         if not self._patterns:
             return False
         names = tuple(path.split("/"))
         return self._folder_ignored(names[:-1]) or self._last_word(names, is_folder=False)
 
     def ignored_folder(self, path: str) -> bool:
-        """Return whether a folder is left out, by itself or with one above it: whatever stands below is, too."""
+        """Return True if a folder is ignored, by itself or with one above it. Then everything below is ignored too."""
         return bool(self._patterns) and self._folder_ignored(tuple(trees.parts(path)))
 
     def _folder_ignored(self, names: tuple[str, ...]) -> bool:
-        # Below an ignored folder nothing is taken in again, as in Git, which does not even look there.
+        # As in Git, nothing below an ignored folder can be included again.
         if len(names) <= len(self.root):
             return False
         known = self._folders.get(names)
@@ -76,7 +75,7 @@ class IgnoreRules:
         return known
 
     def _last_word(self, names: tuple[str, ...], *, is_folder: bool) -> bool:
-        """Return what the last line that matches says, in the nearest ignore file that has one."""
+        """Return the decision of the last matching line, in the nearest ignore file that has one."""
         for depth in range(len(names) - 1, -1, -1):
             for pattern in self._patterns.get(names[:depth], ()):
                 if pattern.matches(names[depth:], is_folder=is_folder):
@@ -85,7 +84,7 @@ class IgnoreRules:
 
 
 def _parse(folder: str, text: str) -> tuple[Pattern, ...]:
-    """The patterns of one ignore file, the last line first."""
+    """Return the patterns of one ignore file, the last line first."""
     lines = text.removeprefix("\ufeff").split("\n")
     found = [pattern for line in lines if (pattern := gitignore.parse(line)) is not None]
     if len(found) > MAX_PATTERNS:
@@ -94,7 +93,7 @@ def _parse(folder: str, text: str) -> tuple[Pattern, ...]:
     return tuple(reversed(found))
 
 
-# Which files of a tree are read as documents. Pure; whether such a file can be read is not decided here.
+# The files of a tree that are read as documents. Pure; the reader finds out if they can be read.
 
 
 def _lines(patterns: Sequence[str], root: str) -> IgnoreRules:
@@ -104,7 +103,7 @@ def _lines(patterns: Sequence[str], root: str) -> IgnoreRules:
 class FileGlobs:
     """The settings `include` and `exclude`: gitignore(5) patterns relative to the folder `root`.
 
-    Answers are remembered, so keep it for one read.
+    Results are cached, so use one object for each read.
     """
 
     def __init__(self, *, include: Sequence[str] = (), exclude: Sequence[str] = (), root: str = "") -> None:
@@ -112,15 +111,15 @@ class FileGlobs:
         self._exclude = _lines(exclude, root)
 
     def choose(self, path: str) -> bool:
-        """Return whether a file counts: it is included, by itself or with a folder above it, and not excluded."""
+        """Return True if a file is included, by itself or with a folder above it, and not excluded."""
         return (self._include is None or self._include.ignored(path)) and not self.excluded(path)
 
     def excluded(self, path: str) -> bool:
-        """Return whether a file is excluded, by itself or with a folder above it."""
+        """Return True if a file is excluded, by itself or with a folder above it."""
         return self._exclude.ignored(path)
 
     def excluded_folder(self, path: str) -> bool:
-        """Return whether whatever stands in a folder, or below it, is excluded with it."""
+        """Return True if a folder is excluded, with everything below it."""
         return self._exclude.ignored_folder(path)
 
 
@@ -128,10 +127,10 @@ EVERYTHING = FileGlobs()
 
 
 def is_considered(path: str, ignore: IgnoreRules, globs: FileGlobs = EVERYTHING) -> bool:
-    """Return whether a file counts: a document by its ending, in no hidden folder, chosen and not ignored.
+    """Return True if a file counts: it ends like a document, is in no hidden folder, and is chosen and not ignored.
 
-    Symlinks, submodules and files with hostile names are considered by the same rule. Since their content is never
-    taken (`File.readable`), one of them is a file that cannot be read, not one that is absent.
+    The same rule applies to symlinks, submodules and files with hostile names. Their content is never read
+    (`TreeFile.readable`), so such a file counts as unreadable, not as absent.
     """
     if documents.syntax_of(path) is None:
         return False

@@ -1,12 +1,10 @@
-"""History: which commit last changed a file.
+"""History: the commit that last changed a file.
 
-Pure: commits and their differences come in as functions, and so does the decision to go on. Reading objects is in
-`snapshots`.
+Pure: functions for commits, their differences and the decision to continue are arguments. `snapshots` reads objects.
 
-A walk starts at a commit and looks for files that it holds. Where a commit has a file as one of its parents has it, the
-commit did not touch it, and the walk follows that parent, the first such one, for this file alone. Where it has the
-file as no parent has it, this is the commit: so a merge touches a file only when it differs from every parent, and what
-a merge left out counts for nothing. Commits are met newest first.
+A walk starts at a commit and searches for some of its files, newest commits first. If a commit has a file exactly as
+one of its parents, it did not change it, and the walk follows the first such parent for this file. If no parent has the
+file like this, this commit changed it. So a merge changes a file only if the file differs from every parent.
 """
 
 import heapq
@@ -19,7 +17,7 @@ from reconciler.git.faults import GitFault
 from reconciler.git.trees import TreeChange
 
 MAX_COMMITS = 100_000  # in one walk
-MAX_COMMIT_BYTES = 1 << 20  # 1 MiB of message, signature and parents; a larger commit counts as one that is not there
+MAX_COMMIT_BYTES = 1 << 20  # 1 MiB of message, signature and parents; a larger commit counts as absent
 
 HEADER = re.compile(
     rb"tree ([0-9a-f]{40})\n((?:parent [0-9a-f]{40}\n)*)author [^\n]*\n(?:committer [^\n]*> (\d{1,12}) )?"
@@ -27,7 +25,7 @@ HEADER = re.compile(
 
 
 class Commit(NamedTuple):
-    """The parts of a commit that a walk needs. `seconds` is the time of the commit, by its own word."""
+    """The parts of a commit that a walk needs. `seconds` is the commit time that its author states."""
 
     tree: str
     parents: tuple[str, ...]
@@ -35,8 +33,8 @@ class Commit(NamedTuple):
 
 
 class Objects(NamedTuple):
-    """The objects that a walk asks for: a commit, or None where it is not there, and the files that differ between two
-    trees. Raises GitFault for a folder that cannot be read.
+    """Functions that return objects for a walk: a commit, None if it is absent, and the files that differ between two
+    trees. They raise GitFault for a folder that cannot be read.
     """
 
     commit: Callable[[str], Commit | None]
@@ -44,7 +42,7 @@ class Objects(NamedTuple):
 
 
 def parse(data: bytes) -> Commit | None:
-    """A stored commit, or None when it is none that could be walked."""
+    """Parse a stored commit; None if it is malformed."""
     found = HEADER.match(data)
     if found is None:
         return None

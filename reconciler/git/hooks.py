@@ -14,23 +14,23 @@ from pathlib import Path
 from reconciler.git.remotes import credentials
 from reconciler.git.remotes.credentials import UnusableFile
 
-# Whether a delivery of a forge is signed with a repository's secret: over the bytes as they came, in constant time.
+# The check of signatures: a forge signs the bytes of its delivery with a repository's secret. It takes constant time.
 #
-# | who | headers | over |
+# | forge | headers | signed bytes |
 # |---|---|---|
 # | GitHub, Gitea, Forgejo | `X-Hub-Signature-256: sha256=<hex>` | the body |
 # | Gitea, Forgejo | `X-Gitea-Signature`, `X-Forgejo-Signature`: `<hex>` | the body |
 # | GitLab, signing token | `webhook-signature: v1,<base64> ...` | `<webhook-id>.<webhook-timestamp>.<body>` |
 # | GitLab, secret token | `X-Gitlab-Token`: the secret itself | nothing |
 #
-# All are HMAC-SHA256. The third is the form of Standard Webhooks 1.0.0, whose key is the base64 behind `whsec_`. SHA-1
-# (`X-Hub-Signature`) counts for nothing. One right signature suffices: nobody makes one without the secret.
+# All are HMAC-SHA256. The third is the form of Standard Webhooks 1.0.0, whose key is the base64 text after `whsec_`.
+# SHA-1 (`X-Hub-Signature`) is ignored. One right signature is enough, because it needs the secret.
 #
-# A body is only digested while it arrives: nothing of it is kept, and nothing of it is read.
+# The body is digested while it arrives. It is neither kept nor parsed.
 
 STANDARD_PREFIX = b"whsec_"
-SECONDS = 300  # that a signed time may be away from ours, either way: what the libraries of Standard Webhooks allow
-MOST_SIGNATURES = 8  # in one header, for a sender that changes its key
+SECONDS = 300  # between a signed time and ours, in both directions: as in the libraries of Standard Webhooks
+MOST_SIGNATURES = 8  # in one header: a sender that changes its key sends several
 
 SIGNATURES = (
     b"x-hub-signature-256",
@@ -50,12 +50,12 @@ class SignatureVerdict(Enum):
 
     RIGHT = auto()
     WRONG = auto()
-    LATE = auto()  # right, but of another time than now
-    NONE = auto()  # there is none in a form that is known
+    LATE = auto()  # right, but its time is not now
+    NONE = auto()  # there is no signature in a known form
 
 
 def single_header(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The headers by their small names; one that is given twice means nothing, and is left out."""
+    """Return the headers by names in lower case, without headers that occur twice."""
     found: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         found.setdefault(name, []).append(value.strip())
@@ -63,23 +63,23 @@ def single_header(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def delivery_id(headers: Headers) -> bytes:
-    """Return what the forge calls this delivery, also when it sends it again; empty when it does not say.
+    """Return the forge's id of this delivery, which is the same if it sends it again; empty if there is none.
 
-    GitLab's `X-Gitlab-Event-UUID` is none: several pushes of one request have it in common.
+    GitLab's `X-Gitlab-Event-UUID` does not count: several pushes of one request share it.
     """
     return next((headers[name] for name in DELIVERIES if headers.get(name)), b"")
 
 
 def is_ping(headers: Headers) -> bool:
-    """Return whether the forge only tries the hook."""
+    """Return True if the forge only tests the hook."""
     return any(headers.get(name) == b"ping" for name in _EVENTS)
 
 
 class SignatureCheck:
-    """One delivery while its body arrives. All that is computed depends on the delivery alone, never on the secret."""
+    """Checks one delivery while its body arrives. The time depends only on the delivery, never on the secret."""
 
     def __init__(self, headers: Headers, *, secret: bytes) -> None:
-        """`secret` is never empty: anybody could sign with nothing."""
+        """Begin the check. `secret` must not be empty, because anybody can sign with an empty one."""
         self._headers = headers
         self._secret = secret
         self._plain = hmac.new(secret, digestmod="sha256")
@@ -87,17 +87,17 @@ class SignatureCheck:
         self._standard = hmac.new(_standard_key(secret), signed, "sha256")
 
     def update(self, piece: bytes) -> None:
-        """The next bytes of the body."""
+        """Add the next bytes of the body."""
         self._plain.update(piece)
         self._standard.update(piece)
 
     def mark(self) -> bytes:
-        """The same for the same body, once all of it was given."""
+        """Return a digest of the complete body."""
         return self._plain.digest()
 
     def verdict(self, *, now: float) -> SignatureVerdict:
-        """Return what the signatures are, once all of the body was given; `now` is in seconds since 1970."""
-        # Every comparison is made, whatever the ones before it said.
+        """Return the verdict on the signatures of the complete body; `now` is in seconds since 1970."""
+        # Make every comparison, so that the time does not reveal the results.
         is_plain, is_standard = any(self._plain_ones()), any(self._standard_ones())
         if is_plain or (is_standard and self._is_recent(now)):
             return SignatureVerdict.RIGHT
@@ -126,10 +126,10 @@ class SignatureCheck:
 
 
 def _standard_key(secret: bytes) -> bytes:
-    """The key of Standard Webhooks that a secret stands for.
+    """Return the key of Standard Webhooks in a secret.
 
-    Of any other secret a key that nobody signs with: were it the secret itself, what was signed in this form, with its
-    time, could be sent once more as a body that is signed in another form, without one.
+    For a secret of another form, return an unusable key. With the secret itself as the key, a message signed in this
+    form could be sent again as the body of another form, which has no time.
     """
     if secret.startswith(STANDARD_PREFIX):
         with contextlib.suppress(binascii.Error):
@@ -137,15 +137,14 @@ def _standard_key(secret: bytes) -> bytes:
     return hashlib.sha256(STANDARD_PREFIX + secret).digest()
 
 
-# The file with the secret that a forge signs its deliveries with: read for each delivery, so that a new one counts at
-# once.
+# The file with the secret of a hook. It is read for each delivery, so a new secret is in use at once.
 
 MOST_BYTES = 64 * 1024
 FEWEST_CHARACTERS = 16  # whoever sees one delivery can try out shorter ones at home
 
 
 def read_secret(path: Path) -> bytes:
-    """Return what the file holds, without one line end behind it. Raises UnusableFile."""
+    """Return the content of the file without the newline at its end. Raises UnusableFile."""
     data = credentials.file_content(path, limit=MOST_BYTES)
     secret = data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
     if len(secret.removeprefix(STANDARD_PREFIX)) < FEWEST_CHARACTERS:
@@ -155,30 +154,29 @@ def read_secret(path: Path) -> bytes:
     return secret
 
 
-# Which deliveries have come before. The time is an argument.
+# Recent deliveries, to recognise repetitions. The time is an argument.
 #
-# Each has two marks: the id that its forge gave it, and the digest of its body. The id says that a forge tries again.
-# But most forges do not sign it, so that whoever saw a delivery could send it with one id after another: a body that
-# came before is the same delivery, whatever it is called.
+# Each has two marks: the id from its forge, and the digest of its body. The id shows that a forge sends it again. Most
+# forges do not sign the id, so an attacker could send a delivery again with another one. Therefore a known body counts
+# as a repetition too.
 #
-# They are in memory alone, and of the last hour: after a restart, or an hour, a delivery that is sent again costs one
-# look at the repository, which changes nothing that a poll would not.
+# They are only in memory, for an hour. A repetition after that, or after a restart, costs one harmless poll.
 
-DELIVERY_SECONDS = 3_600.0  # a forge that tries again by itself does so within minutes
-MOST = 10_000  # the oldest go first
-DIGEST_BYTES = 16  # whatever the length of what is remembered
+DELIVERY_SECONDS = 3_600.0  # a forge repeats a delivery within minutes
+MOST = 10_000  # then the oldest are forgotten
+DIGEST_BYTES = 16  # of a mark
 
 
 class RecentDeliveries:
     """The deliveries of the last hour, by repository."""
 
     def __init__(self) -> None:
-        self._until: OrderedDict[bytes, float] = OrderedDict()  # in the order in which they came, so in that of time
+        self._until: OrderedDict[bytes, float] = OrderedDict()  # in the order of arrival
 
     def is_new(self, repository: str, *marks: bytes, now: float) -> bool:
-        """Return whether nothing with one of these marks has come before, and remember them. An empty one is none.
+        """Return True if no delivery with one of these marks came before, and remember them. Empty marks do not count.
 
-        `now` is any clock in seconds that does not go back. Two repositories may get the same id for one push.
+        `now` is a monotonic clock in seconds. Two repositories may get the same id for one push.
         """
         while self._until and next(iter(self._until.values())) <= now:
             self._until.popitem(last=False)
@@ -198,29 +196,27 @@ def _key(repository: str, mark: bytes) -> bytes:
     return hashlib.blake2b(repository.encode() + b"\0" + mark, digest_size=DIGEST_BYTES).digest()
 
 
-# How often the log tells of deliveries that were refused: anybody may send as many as they like. The time is an
-# argument. What the log says is elsewhere.
+# A limit on log lines about refused deliveries, since anybody may send them. The time is an argument.
 
 REFUSAL_SECONDS = 60.0  # between two lines about one repository
-REFUSAL_MOST = 1_000  # repositories kept; of more, the longest quiet may get a line too many
+REFUSAL_MOST = 1_000  # repositories; with more, one that was forgotten may get a line too early
 
 
 @dataclass(slots=True)
 class _Told:
     at: float
-    since: int = 0  # refused, and not told
+    since: int = 0  # refused deliveries since the last line
 
 
 class LoggedRefusals:
-    """When each repository was last told of. All that are unknown share one name, whatever they are called."""
+    """The last log line about each repository. All unknown repositories share one name."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[str, _Told] = OrderedDict()
 
     def due(self, repository: str, *, now: float) -> int | None:
-        """Count one more. None: the log is to keep quiet; else how many it kept quiet about since its last line.
-
-        `now` is any clock in seconds that does not go back.
+        """Count a refused delivery. Return None if it should not be logged, otherwise the number of deliveries that
+        were not logged since the last line. `now` is a monotonic clock in seconds.
         """
         told = self._told.get(repository)
         if told is not None and now - told.at < REFUSAL_SECONDS:
@@ -236,12 +232,9 @@ class LoggedRefusals:
         return len(self._told)
 
 
-# What is remembered between deliveries, all of it bounded and in memory alone.
-
-
 @dataclass(frozen=True, slots=True)
 class HookMemory:
-    """One for the whole service."""
+    """The memory of the whole service between deliveries. It is bounded, and lost at a restart."""
 
     deliveries: RecentDeliveries = field(default_factory=RecentDeliveries)
     refusals: LoggedRefusals = field(default_factory=LoggedRefusals)

@@ -16,12 +16,11 @@ from reconciler.git.snapshots import MemoryObjects, Snapshot
 from reconciler.git.trees import Raw
 from reconciler.model.errors import Refused
 
-# How the histories of two commits lie to each other: where they part, and how far apart they are.
-#
-# Histories that were merged into each other both ways have several such places ("criss-cross").
+# The relation of two histories: their merge bases and their distance. Histories that were merged into each other in
+# both directions have several merge bases ("criss-cross").
 
-MAX_COUNTED = 10_000  # commits that one side lacks; more are not told
-MAX_WALKED = 100_000  # commits of one side; of more, only the first place where the two part is known
+MAX_COUNTED = 10_000  # commits that one side lacks; more are not counted
+MAX_WALKED = 100_000  # commits of one side; with more, only the first merge base is found
 
 
 class HistoryRelation(NamedTuple):
@@ -35,14 +34,14 @@ class HistoryRelation(NamedTuple):
 
 
 def history_relation(repository: pygit2.Repository, one: str, other: str) -> HistoryRelation | None:
-    """How two commits are related; None when they have no history in common. Raises what pygit2 raises."""
+    """Return the relation of two commits; None if they have no history in common. Raises what pygit2 raises."""
     best = repository.merge_base(one, other)
     if best is None:
         return None
     ours, theirs = (_beyond(repository, commit, str(best)) for commit in (one, other))
     common = ours.keys() & theirs.keys()
     behind, ahead = (min(len(side.keys() - common), MAX_COUNTED) for side in (ours, theirs))
-    # Walks that were cut off tell too little of what both have.
+    # Walks that reached the limit do not show all common commits.
     is_whole = max(len(ours), len(theirs)) < MAX_WALKED
     inner = {parent for commit in common for parent in ours[commit]}
     more = sorted(common - inner) if is_whole else []
@@ -50,32 +49,29 @@ def history_relation(repository: pygit2.Repository, one: str, other: str) -> His
 
 
 def _beyond(repository: pygit2.Repository, commit: str, known: str) -> dict[str, list[str]]:
-    """The commits in the history of one that are not in that of another, with their parents."""
+    """Return the commits in the history of one commit that are not in that of another, with their parents."""
     walker = repository.walk(commit, SortMode.NONE)
     walker.hide(known)
     found = itertools.islice(walker, MAX_WALKED)
     return {str(one.id): [str(parent) for parent in one.parent_ids] for one in found}
 
 
-# Whether three trees may be merged: libgit2 reads what a merge needs whole, and knows no limits.
-#
-# Pure but for what it asks a snapshot: folders, and the sizes of files. Sizes, counts and depths are those of whoever
-# may push. Who merges is `merging`.
+# Limits on the trees of a merge, because libgit2 has none and reads the files whole. The trees may come from strangers.
 
 MAX_FILE_BYTES = 32 << 20  # 32 MiB, of a file that both sides change; a document may have 5
 MAX_FILE_LINES = 2_000_000  # of such a file: merging takes about 100 bytes for a line, however short it is
-MAX_BYTES = 256 << 20  # 256 MiB, of all versions of all files that both sides change: what is made of them stays
-MAX_RENAMED_BYTES = 64 << 20  # 64 MiB, of a file that may have been renamed: it is read, to be compared with others
+MAX_BYTES = 256 << 20  # 256 MiB, of all versions of all files that both sides change: merged files stay in memory
+MAX_RENAMED_BYTES = 64 << 20  # 64 MiB, of a file that may have been renamed: it is compared with others
 MAX_RENAMED_BYTES_IN_ALL = 256 << 20  # 256 MiB, of all of these: libgit2 takes a second for 64 MiB
 
 Files: TypeAlias = dict[bytes, tuple[str, str]]
-"""By path the file's id before and after; '' where there is none."""
+"""The file's ids before and after, by path; '' if there is none."""
 
 
 def check_weight(snapshot: Snapshot, base: str, sides: tuple[str, str]) -> bool:
-    """Raise GitFault or Refused unless two trees, which come from `base`, can be merged within limits.
+    """Raise GitFault or Refused unless two trees with the common `base` can be merged within limits.
 
-    The answer is whether renamed files may be looked for. All objects are read by way of the snapshot.
+    Return True if a search for renamed files is within limits too. All objects are read through the snapshot.
     """
     seen: dict[str, tuple[int, int]] = {}
     for tree in (base, *sides):
@@ -86,7 +82,7 @@ def check_weight(snapshot: Snapshot, base: str, sides: tuple[str, str]) -> bool:
 
 
 def differences(snapshot: Snapshot, old: str, new: str, prefix: bytes = b"") -> Files:
-    """The files that differ between two trees; equal folders are not entered, and modes alone make no difference."""
+    """Return the files that differ between two trees; a difference of the mode alone does not count."""
     before, after = _folder(snapshot, old), _folder(snapshot, new)
     found: Files = {}
     for name in sorted(before.keys() | after.keys()):
@@ -107,7 +103,7 @@ def _folder(snapshot: Snapshot, tree: str) -> dict[bytes, Raw]:
 
 
 def _parts(raw: Raw | None) -> tuple[str, str]:
-    """The ids of the file and of the folder that an entry is, of which at most one is there; a submodule is neither."""
+    """Return the ids of an entry as a file and as a folder: at most one is not empty, and a submodule has neither."""
     kind = _kind(raw)
     named = raw[2].hex() if raw else ""
     return ("" if kind in {trees.FOLDER, trees.SUBMODULE} else named), (named if kind == trees.FOLDER else "")
@@ -118,8 +114,8 @@ def _kind(raw: Raw | None) -> int:
 
 
 def _measure(snapshot: Snapshot, tree: str, seen: dict[str, tuple[int, int]], above: int = 0) -> tuple[int, int]:
-    """How many entries a tree has, and how many folders deep it is. One that occurs often is counted as often, but
-    read once.
+    """Return the number of entries of a tree, and its depth in folders. A repeated folder counts each time, but is read
+    once.
     """
     if tree in seen:
         entries, depth = seen[tree]

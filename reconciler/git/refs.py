@@ -41,7 +41,7 @@ class RefHead(NamedTuple):
     tag: str = ""
 
     def is_held_as(self, held: "RefHead | None") -> bool:
-        """Return whether what a mirror holds is this, wherever it was found."""
+        """Return True if what a mirror holds is this, wherever it was found."""
         return held is not None and (held.commit, held.tag) == (self.commit, self.tag)
 
     @property
@@ -91,7 +91,7 @@ class Followed:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether it never moves, so that a remote need not be asked where it is."""
+        """Return True if it never moves, so that a remote need not be asked where it is."""
         return self.kind is RefKind.COMMIT
 
     @property
@@ -190,7 +190,7 @@ class ProposalNotFound(Refused):
 
 
 def is_allowed_proposal(name: str) -> bool:
-    """Return whether the full name of a ref may be proposed."""
+    """Return True if the full name of a ref may be proposed."""
     return any(pattern.fullmatch(name) for pattern in _ALLOWED)
 
 

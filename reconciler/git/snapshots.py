@@ -62,7 +62,7 @@ class MemoryObjects(pygit2.OdbBackend):
         return kind, content, pygit2.Oid(hex=digits)
 
     def exists_cb(self, object_id: pygit2.Oid) -> bool:
-        """Return whether there is an object."""
+        """Return True if there is an object."""
         return str(object_id) in self._made or object_id in self._stored
 
     def write_cb(self, object_id: pygit2.Oid, content: bytes, kind: int) -> None:
@@ -152,11 +152,11 @@ class Snapshot:
 
     @property
     def commit(self) -> CommitInfo:
-        """The author and the time of this commit."""
+        """Return the author and the time of this commit."""
         return _info(self._commit)
 
     def tree(self, path: str) -> str:
-        """The id of a folder's tree, '' being the whole repository. Raises GitFault path-missing."""
+        """Return the id of a folder's tree; '' is the whole repository. Raises GitFault path-missing."""
         tree = str(self._commit.tree_id)
         for part in trees.parts(path):
             found = self._entry(tree, part)
@@ -176,7 +176,7 @@ class Snapshot:
         return None if found is None else next(trees.named([found]))
 
     def blob(self, path: str) -> str | None:
-        """The id of a regular file; None when there is none under this path."""
+        """Return the id of a regular file; None if there is none under this path."""
         folder, _, name = path.rpartition("/")
         try:
             entry = self._entry(self.tree(folder), name)
@@ -190,21 +190,21 @@ class Snapshot:
         return file.blob if file.readable else None
 
     def files(self, path: str) -> Iterator[TreeFile]:
-        """Every file below a folder, sorted by path, save what is in folders that begin with a dot."""
+        """Return every file below a folder, sorted by path, without folders that begin with a dot."""
         return self._walk(self.tree(path), trees.place(path))
 
     def changes(self, old_tree: str, new_tree: str, path: str) -> list[TreeChange]:
-        """Return what differs between two trees of the folder `path`, sorted by path; equal folders are not entered."""
+        """Return the files that differ between two trees of the folder `path`, sorted by path."""
         found = self._compare(old_tree, new_tree, trees.place(path))
         return sorted(found, key=lambda change: change.path)
 
     def has(self, object_id: str) -> bool:
-        """Return whether the mirror holds an object: an old commit may be gone after the mirror was built again."""
+        """Return True if the mirror holds an object: an old commit may be gone after the mirror was built again."""
         with damage(self._told):
             return object_id in self._objects
 
     def size(self, blob: str) -> int:
-        """The bytes in a file, known without reading it."""
+        """Return the size of a file in bytes, without reading it."""
         known = self._sizes.get(blob)
         return self._size(blob) if known is None else known
 
@@ -220,7 +220,7 @@ class Snapshot:
         return size
 
     def read(self, blob: str, limit: int) -> bytes:
-        """A file's content. Raises Refused, before reading it, when it has more than `limit` bytes."""
+        """Return a file's content. Raises Refused before reading it if it has more than `limit` bytes."""
         size = self.size(blob)
         if size > limit:
             raise Refused(f"the file has {size} bytes, and at most {limit} are read; split it")
@@ -228,14 +228,14 @@ class Snapshot:
             return self._read(blob)
 
     def is_ancestor(self, old: str, new: str) -> bool:
-        """Return whether the history of `new` contains `old`. A commit that the mirror lacks is nobody's ancestor."""
+        """Return True if the history of `new` contains `old`. A commit that the mirror lacks is nobody's ancestor."""
         if not self.has(old):
             return False
         with damage(self._told):
             return old == new or self._repository.descendant_of(new, old)
 
     def is_unrelated(self, old: str, new: str) -> bool:
-        """Return whether two commits surely have no history in common. Of a commit that the mirror lacks nothing is
+        """Return True if two commits surely have no history in common. Of a commit that the mirror lacks nothing is
         known, and little where a shallow repository cuts histories off.
         """
         if not self.has(old) or not self.has(new) or self._repository.is_shallow:
@@ -244,7 +244,7 @@ class Snapshot:
             return self._repository.merge_base(old, new) is None
 
     def last_changes(self, paths: Collection[str], *, go_on: Callable[[], bool]) -> dict[str, CommitInfo]:
-        """For each path the commit that gave the file what it is here, as far as it is found: see `history`."""
+        """Return for each path the commit that last changed the file, if it is found: see `history`."""
         folders = {f"{path[: end.start()]}/" for path in paths for end in re.finditer("/", path)}
 
         def changes(old: str, new: str) -> Iterator[TreeChange]:
@@ -266,7 +266,7 @@ class Snapshot:
                 yield from self._walk(entry.id, place.below(entry))
 
     def _compare(self, old_tree: str, new_tree: str, place: TreePlace) -> Iterator[TreeChange]:
-        """Differences by object ids alone: what is below equal ids is not looked at, and no file is read."""
+        """Yield differences by object ids: folders with equal ids are skipped, and no file is read."""
         old, new = self._stored_folder(old_tree), self._stored_folder(new_tree)
         with damage(self._told):
             old_entries, new_entries = trees.differing(old, new)
@@ -278,7 +278,7 @@ class Snapshot:
             yield from self._pair(gone.get(name), come.get(name), place)
 
     def _pair(self, old: TreeEntry | None, new: TreeEntry | None, place: TreePlace) -> Iterator[TreeChange]:
-        """The differences under one name, which may stand for a file before and for a folder after."""
+        """Yield the differences under one name, which may be a file before and a folder after."""
         before = None if old is None or old.is_folder else place.file(old)
         after = None if new is None or new.is_folder else place.file(new)
         if file := after or before:
@@ -297,7 +297,7 @@ class Snapshot:
         return found
 
     def _stored_commit(self, commit: str) -> history.Commit | None:
-        """As it is stored: libgit2 leaves out the parents that a shallow clone cuts off, and a walk must miss them."""
+        """Return a commit as it is stored. libgit2 hides parents that a shallow clone lacks; a walk must see them."""
         with contextlib.suppress(pygit2.GitError, KeyError, ValueError):
             kind, size = self._objects.read_header(commit)
             if kind == ObjectType.COMMIT and size <= history.MAX_COMMIT_BYTES:
@@ -308,7 +308,7 @@ class Snapshot:
         return self._objects.read(object_id)[1]
 
     def raw(self, tree: str) -> list[Raw]:
-        """The entries of a folder's tree, as they are stored."""
+        """Return the entries of a folder's tree as they are stored."""
         with damage(self._told):
             return trees.parse(self._stored_folder(tree))
 
@@ -369,7 +369,7 @@ def _info(commit: pygit2.Commit) -> CommitInfo:
 
 
 def _plain(raw: bytes) -> str:
-    """Text that a stranger wrote, as one bounded line."""
+    """Return a stranger's text as one line of bounded length."""
     text = raw[: 4 * MAX_SIGNATURE_CHARACTERS].decode("utf-8", "replace")
     return UNPRINTED.sub("", text)[:MAX_SIGNATURE_CHARACTERS].strip()
 
@@ -383,7 +383,7 @@ def _date(seconds: int) -> datetime:
 
 @contextlib.contextmanager
 def damage(told: str) -> Iterator[None]:
-    """Whatever the object store complains of is damage of the repository, never a file that is absent."""
+    """Turn every error of the object store into a fault of the repository, so that no file counts as absent."""
     try:
         yield
     except (pygit2.GitError, KeyError, ValueError, OSError) as error:
@@ -392,9 +392,9 @@ def damage(told: str) -> Iterator[None]:
 
 @functools.cache
 def ignore_configuration_of_others() -> dict[ConfigLevel, str]:
-    """Keep libgit2 from the configuration of the user, the machine and the desktop, as the git program is kept.
+    """Keep libgit2 from reading the configuration of the user and the machine; the git program does not read it either.
 
-    The answer is where that configuration is looked for otherwise.
+    Return the paths where libgit2 would search for it.
     """
     places = {level: pygit2.settings.search_path[level] for level in _OF_OTHERS}
     for level in _OF_OTHERS:
@@ -404,9 +404,9 @@ def ignore_configuration_of_others() -> dict[ConfigLevel, str]:
 
 @contextlib.contextmanager
 def configuration_of_the_person() -> Iterator[None]:
-    """Let it count for what is opened here. It is a setting of the whole process: for a command, not for a service.
+    """Use the person's configuration inside this context. It is a setting of the whole process: for commands only.
 
-    A home that may not be entered counts for nothing, as git has it: containers often run with that of somebody else.
+    As in git, an inaccessible home directory is ignored: containers often have that of another user.
     """
     places = ignore_configuration_of_others()
     try:

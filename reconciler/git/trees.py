@@ -50,7 +50,7 @@ class TreeFile(NamedTuple):
 
     @property
     def readable(self) -> bool:
-        """Return whether its content may be a document; anything else that is considered counts as unreadable."""
+        """Return True if its content may be a document; anything else that is considered counts as unreadable."""
         return self.mode is TreeMode.REGULAR or self.mode is TreeMode.EXECUTABLE
 
 
@@ -72,7 +72,7 @@ class TreeEntry(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Return whether it is a folder."""
+        """Return True if it is a folder."""
         return self.mode & KIND == FOLDER
 
 
@@ -89,7 +89,7 @@ class TreePlace:
     only: Collection[str] | None = None
 
     def enters(self, entry: TreeEntry) -> bool:
-        """Return whether the walk goes into an entry: a folder, and one that counts."""
+        """Return True if the walk goes into an entry: a folder, and one that counts."""
         if self.only is None:
             return entry.is_folder and not entry.name.startswith(".")
         return entry.is_folder and f"{self.prefix}{entry.name}/" in self.only

@@ -7,9 +7,9 @@ r"""The hash chain of the audit. Pure.
 JSON is written without spaces, in UTF-8; only `"`, `\` and control characters are escaped. The first link follows 32
 bytes of zero.
 
-Why an event is hashed by itself: when a secret has to go out of the text of one, its hash stays for the link, and the
-new hash is in the link of the redaction. The salt, 16 random bytes in each event that has such text, goes with the
-text. Otherwise a person with the file could guess a short secret by the hash.
+Each event has a hash of its own for redactions: when a secret is removed from an event's text, the old hash stays in
+its link, and the new hash is in the link of the redaction. Each event with such text has a salt of 16 random bytes,
+which is removed with the text. Otherwise a person with the file could guess a short secret by the hash.
 """
 
 import hashlib
@@ -24,18 +24,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChainHead(NamedTuple):
-    """The last link, or where the chain begins."""
+    """The last link, or the beginning of the chain."""
 
     number: int
     hash: bytes
 
     def __str__(self) -> str:
-        """`NUMBER:HASH`, as the log has it and a person gives it back."""
+        """Return `NUMBER:HASH`, as in the log and in `--head`."""
         return f"{self.number}:{self.hash.hex()}"
 
 
 class ChainAnchor(NamedTuple):
-    """The last link that went, number 0 where none did; how many events went so far, and the largest number of one."""
+    """The last removed link, number 0 for none; the number of removed events, and the largest number of one."""
 
     head: ChainHead
     events: int = 0
@@ -44,12 +44,12 @@ class ChainAnchor(NamedTuple):
 
     @property
     def last_at(self) -> str | None:
-        """When the last event of its link was, as its hash proves it; None when it does not."""
+        """The time of the last event of its link, as its hash proves it; None without a proof."""
         return None if self.proof is None else _proven(self.proof, self.head)
 
 
 class ChainHeader(NamedTuple):
-    """The fields of a link that are hashed beside its content."""
+    """The fields of a link that are hashed with its content."""
 
     number: int
     events: int
@@ -59,7 +59,7 @@ class ChainHeader(NamedTuple):
 
 
 class ChainRewrite(NamedTuple):
-    """One event was redacted: the leaf before, and the leaf now."""
+    """The redaction of one event: its leaf before and after."""
 
     event: int
     before: bytes
@@ -67,7 +67,7 @@ class ChainRewrite(NamedTuple):
 
 
 def leaf(number: int, event: tuple[object, ...], salt: bytes | None) -> bytes:
-    """Return the hash of one event, whose members are those that a reader of the audit gets, with its own address."""
+    """Return the hash of one event, over the fields that a reader of the audit gets, with its own address."""
     return hashlib.sha256(_encode((number, *event, salt))).digest()
 
 
@@ -83,7 +83,7 @@ class Content:
         self.last_at = ""
 
     def add(self, leaf: bytes, *, at: str) -> None:
-        """The next event, and when it was."""
+        """Add the next event, and its time."""
         self._hash.update(leaf)
         self.events += 1
         self.last_at = max(self.last_at, at)
@@ -91,27 +91,27 @@ class Content:
             self.first_at = at
 
     def rewrite(self, one: ChainRewrite) -> None:
-        """An event of an earlier link was redacted; they come in the order of their numbers."""
+        """Add the redaction of an event of an earlier link, in the order of numbers."""
         self._hash.update(_encode((one.event, one.before.hex(), one.after.hex())))
         self.rewrites += 1
 
     def digest(self) -> bytes:
-        """The hash of all that came."""
+        """Return the hash of the content so far."""
         return self._hash.digest()
 
     def sealed(self, before: ChainHead, *, address: str | None) -> ChainHead:
-        """The link that has this content, behind the one before."""
+        """Return the head of a link with this content after the link `before`."""
         header = ChainHeader(before.number + 1, self.events, self.first_at, self.last_at, address)
         return ChainHead(header.number, hashlib.sha256(proof(before.hash, header, self.digest())).digest())
 
 
 def proof(before: bytes, header: ChainHeader, content: bytes) -> bytes:
-    """The bytes that the hash of a link is of."""
+    """Return the bytes that the hash of a link covers."""
     return before + _encode(header) + content
 
 
 def _proven(proof: bytes, head: ChainHead) -> str | None:
-    """The instant of the last event, when these are the bytes that the hash is of."""
+    """Return the time of the last event if the hash covers these bytes."""
     if hashlib.sha256(proof).digest() != head.hash:
         return None
     try:

@@ -1,15 +1,14 @@
 """CODEOWNERS files, as GitHub and GitLab read them.
 
-The last line that matches counts, and one without owners means that nobody owns what it matches. Patterns are those of
-`.gitignore`, less what GitHub leaves out: `[` has no meaning, so such a line is left out. GitLab's sections are
-understood: each counts for itself, and its default owners stand in for a line without any; `!` takes files out of a
-section.
+The last matching line counts; a line without owners means that nobody owns these files. Patterns are those of
+`.gitignore` without `[`, which GitHub does not support: such a line is ignored. GitLab's sections are supported: each
+counts separately, and its default owners apply to lines without owners; `!` excludes files from a section.
 
-Gitea and Forgejo read regular expressions in these files. They are not supported: everybody who may push writes them,
-and an expression can run for ever. Paths that only those forges use are not read.
+The regular expressions of Gitea and Forgejo are not supported: everybody who may push writes them, and an expression
+can run for ever. Paths that only those forges use are not read.
 
-Bounded by `MAX_CHARACTERS` and `MAX_LINES`. Lines without wildcards cost nothing more for a file than its folders; of
-the others only `MAX_WILDCARDS` count, and what they say of a folder is kept.
+The size is limited by `MAX_CHARACTERS` and `MAX_LINES`. For lines without wildcards, a file costs one look-up for each
+folder above it. Of the others only `MAX_WILDCARDS` count, and their results for a folder are cached.
 """
 
 import re
@@ -45,12 +44,12 @@ class _Section:
     known: dict[str, int] = field(default_factory=dict)  # the line that says most of each folder
 
     def of(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The owners of a file, by the names of its path."""
+        """Return the owners of a file, given the names of its path."""
         line = max(self._folders(names[:-1]), self._itself(names, is_folder=False))
         return self.owners[line] if line >= 0 else ()
 
     def add(self, pattern: str, owners: tuple[str, ...]) -> None:
-        """One more line, which overrides those before it."""
+        """Add a line, which overrides earlier ones."""
         self.owners.append(owners)
         line = len(self.owners) - 1
         if _WILD.search(pattern):
@@ -61,7 +60,7 @@ class _Section:
         self.plain[f"{root}{pattern.strip('/')}{'/' if pattern.endswith('/') else ''}"] = line
 
     def _folders(self, names: Sequence[str]) -> int:
-        """The last line that takes in a folder or one above it; -1 for none."""
+        """Return the last line that includes a folder or one above it; -1 for none."""
         found = -1
         for depth in range(1, len(names) + 1):
             path = "/".join(names[:depth])
@@ -71,7 +70,7 @@ class _Section:
         return found
 
     def _itself(self, names: Sequence[str], *, is_folder: bool) -> int:
-        """The last line that matches just this path."""
+        """Return the last line that matches exactly this path."""
         called = [f"/{'/'.join(names)}", names[-1]]
         if is_folder:
             called += [f"{one}/" for one in called]
@@ -86,7 +85,7 @@ class _Section:
 
 @dataclass(frozen=True, slots=True)
 class CodeOwners:
-    """A file of owners, to be asked."""
+    """A parsed file of owners."""
 
     sections: tuple[_Section, ...]
 
@@ -98,7 +97,7 @@ class CodeOwners:
 
 
 def parse(text: str) -> CodeOwners:
-    """Parse a CODEOWNERS file. Lines that mean nothing are left out; a file that is too long is ignored."""
+    """Parse a CODEOWNERS file. Meaningless lines are left out; a file that is too long is ignored."""
     if len(text) > MAX_CHARACTERS:
         return CodeOwners(())
     section = _Section()
@@ -116,7 +115,7 @@ def parse(text: str) -> CodeOwners:
 
 
 def _rule(line: str, default: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
-    """A line's pattern and owners; None for what is no rule."""
+    """Parse a line into pattern and owners; None if it is no rule."""
     words = _WORDS.findall(line)
     if not words or words[0].startswith("#") or "[" in words[0] or len(words[0]) > MAX_PATTERN:
         return None

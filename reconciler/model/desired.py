@@ -1,6 +1,6 @@
-"""Desired: the documents that a file or a request wants stored, each judged by itself.
+"""Desired: the documents that a file or a request wants to store, each judged alone.
 
-Here bytes become documents. Nothing here knows what is stored or what else is wanted, or asks Git.
+This module turns bytes into documents. It does not know the store, the other documents, or Git.
 """
 
 import hmac
@@ -29,12 +29,11 @@ class DocumentRules:
 class Desired(msgspec.Struct, frozen=True, gc=False):
     """One document to be stored, or one key to be deleted.
 
-    A first read makes a hundred thousand of these. Hence content is bytes without references to the document, which the
-    garbage collector skips.
+    A first read makes a hundred thousand of these, so the content is bytes, which the garbage collector skips.
 
-    `key` is None when kind or name could not be read. A document that is valid by itself has content: `owned` and all
-    that follows from it. `digest` decides equality. It is an HMAC of all that a user owns, secrets in clear: it reveals
-    no secret, and does not depend on what a type calls a secret.
+    `key` is None if kind or name could not be read. A document that is valid by itself has content: `owned` and the
+    fields derived from it. `digest` decides equality. It is an HMAC of everything that a user owns, with secrets in
+    clear text: it reveals no secret, and does not depend on the secrets of a type.
     """
 
     key: Key | None
@@ -54,23 +53,23 @@ class Desired(msgspec.Struct, frozen=True, gc=False):
     fault: str | None = None  # a failure outside of the document, so that nobody can judge it
 
     def __repr__(self) -> str:
-        """Without the secrets."""
+        """Leave out the secrets."""
         return f"Desired({self.key}, {self.digest!r}, {self.reason!r})"
 
     def document(self) -> dict[str, Value]:
-        """Decode what a user owns: a value of its own, which the caller may change."""
+        """Decode the fields that a user owns, as a new value that the caller may change."""
         return cast("dict[str, Value]", msgspec.json.decode(self.owned))
 
     def refused(self, reason: str | None) -> "Desired":
-        """Add one more reason against it, if there is one."""
+        """Return the document with another reason for refusal, if there is one."""
         return self if reason is None else structs.replace(self, reason="\n".join(filter(None, (self.reason, reason))))
 
 
 def read_file(data: bytes, *, path: str, rules: DocumentRules) -> tuple[Desired, ...] | None:
-    """Read the resource documents of a file, None when it holds no document at all.
+    """Read the resource documents of a file; None if it has no document at all.
 
-    A file that cannot be read is one document of which nothing is known but what is wrong. `path` has a suffix that
-    `documents.syntax_of` knows.
+    A file that cannot be read gives one unreadable document. `path` must have a suffix that `documents.syntax_of`
+    knows.
     """
     syntax = documents.syntax_of(path)
     assert syntax is not None, "only files with a known suffix are considered"
@@ -104,7 +103,7 @@ def unreadable(place: Place, message: str) -> Desired:
 
 
 def read_items(items: Iterable[Value], *, rules: DocumentRules) -> list[Desired]:
-    """Read a request's array: every item is judged, whatever its `apiVersion` and `kind` say.
+    """Read a request's array. Every item is judged, even with another `apiVersion` or `kind`.
 
     A client may send a resource as it was shown: `(sensitive)` means the stored value.
     """
@@ -119,9 +118,9 @@ def read_items(items: Iterable[Value], *, rules: DocumentRules) -> list[Desired]
 def of_judged(
     judged: Judged, *, hmac_key: bytes, place: Place | None = None, position: int = 0, reason: str | None = None
 ) -> Desired:
-    """Make a document that was judged small, until its surroundings are known: types, and what is stored.
+    """Make the compact form of a judged document, until it is judged against types and stored resources.
 
-    `reason` tells the violations; those of a valid document are all of recent rules.
+    `reason` renders the violations; a valid document has only violations of recent rules.
     """
     owned = judged.owned
     if owned is None:
@@ -144,7 +143,7 @@ def of_judged(
 
 
 def restored(desired: Desired, owned: dict[str, Value], *, hmac_key: bytes) -> Desired:
-    """Return the document with the values in place that `(sensitive)` stood for."""
+    """Return the document with the stored values in the places of `(sensitive)`."""
     encoded = values.canonical_json(owned)
     return structs.replace(
         desired,
@@ -156,7 +155,7 @@ def restored(desired: Desired, owned: dict[str, Value], *, hmac_key: bytes) -> D
 
 
 def placed_reason(found: Sequence[Violation], *, path: str, position: int, locations: documents.Locations) -> str:
-    """Tell the violations of a document, the file's `position`-th, one a line, each with its place."""
+    """Render the violations of the file's `position`-th document, one in each line, with their places."""
 
     def place_of(violation: Violation) -> str:
         at = locations.of(position, violation.pointer, at_key=violation.at_key)
@@ -166,7 +165,7 @@ def placed_reason(found: Sequence[Violation], *, path: str, position: int, locat
 
 
 def digest(owned: dict[str, Value], *, hmac_key: bytes) -> bytes:
-    """Return the digest of what a user owns. `hmac_key` is this server's; another key gives other digests."""
+    """Return the digest of the fields that a user owns, with this server's `hmac_key`."""
     return hmac.digest(hmac_key, values.canonical_json(owned), "sha256")
 
 

@@ -19,8 +19,8 @@ from reconciler.model.principals import EVERY_SCOPE, NO_ROLES, OF_PEOPLE, UNLIST
 
 
 class ProviderIdentity(NamedTuple):
-    """A person at a provider. Only the two together are stable and never given to somebody else (OpenID Connect Core
-    1.0, 5.7); a name or an e-mail address may be.
+    """A person at a provider. Only issuer and subject together are stable and never reused (OpenID Connect Core 1.0,
+    5.7); names and e-mail addresses may be given to other people.
     """
 
     issuer: str
@@ -49,7 +49,7 @@ _NOBODYS = hashlib.sha256(b"").digest()
 
 
 def make_key(randomness: bytes) -> str:
-    """A new key. `randomness` is 40 bytes from the system's source."""
+    """Make a key. `randomness` is 40 bytes from the system's source."""
     assert len(randomness) == RANDOM_BYTES
     letters = base64.b32encode(randomness[:PREFIX_BYTES]).decode().lower()[:_PREFIX_LETTERS]
     secret = base64.urlsafe_b64encode(randomness[PREFIX_BYTES:]).decode().rstrip("=")
@@ -57,7 +57,7 @@ def make_key(randomness: bytes) -> str:
 
 
 def key_prefix(key: str) -> str | None:
-    """The part of a key that may be shown; None when the text is no key of ours."""
+    """Return the part of a key that may be shown; None if the text is no key of ours."""
     found = _KEY.fullmatch(key)
     return found[1] if found else None
 
@@ -73,7 +73,7 @@ def key_digest(key: str) -> bytes:
 
 
 def is_same_key(key: str, stored: bytes | None) -> bool:
-    """Return True if a key has this stored digest, in a time that does not reveal if there is one (None)."""
+    """Return True if a key has this stored digest. The time does not reveal if there is a digest at all (None)."""
     same = hmac.compare_digest(key_digest(key), _NOBODYS if stored is None else stored)
     return same and stored is not None
 
@@ -88,9 +88,9 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person. `password` is an encoded argon2id hash; None for somebody who cannot sign in with one. `identity` is
-    who they are at a provider, which also told the `email`; None and empty for a person with a password. `losses`
-    counts how often anything was taken from them (`auth.accounts`): a session from before that has ended.
+    """A person. `password` is an encoded argon2id hash; None for a person without a password. `identity` is the person
+    at a provider, which also gave the `email`; None and empty for a person with a password. `losses` counts losses of
+    access (`auth.accounts`): sessions from before the last one have ended.
     """
 
     id: str
@@ -106,9 +106,9 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """A role in a project for a person who is not known yet: the one with the code of this `digest`, or, without one,
-    with the verified e-mail address `email`, in lower case. There is one invitation for each address and project:
-    another one replaces it in the same amendment.
+    """A role in a project for a person who is not known yet: the holder of the code with this `digest`, or, without a
+    code, the person with the verified e-mail address `email`, in lower case. Each address has at most one invitation in
+    a project: a new one replaces it in the same amendment.
     """
 
     id: str
@@ -123,11 +123,11 @@ class Invitation:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An API key, without the key. One without a project is the organization's: it has its role in every project, and
-    as `admin` it is an organization admin.
+    """An API key, without its secret. A key without a project belongs to the organization: it has its role in every
+    project, and with the role `admin` it is an organization admin.
 
-    With an `owner`, the id of a person, it is that person's own: it has at most the role that they have now, in its
-    project or, without one, in each of theirs.
+    With an `owner`, the id of a person, it is personal: it has at most the person's present role, in its project or,
+    without one, in each of theirs.
     """
 
     id: str
@@ -146,8 +146,8 @@ class Key:
 
 @dataclass(frozen=True)
 class Directory:
-    """Everybody. `members` has each project's people by their ids; `keys` are by prefix, `users` by name,
-    `invitations` by id.
+    """All projects, people, memberships, keys and invitations. `members` has each project's people by their ids; `keys`
+    are by prefix, `users` by name, `invitations` by id.
     """
 
     projects: Mapping[str, Project] = field(default_factory=dict)
@@ -166,12 +166,12 @@ class Directory:
 
     @cached_property
     def _holders(self) -> dict[str, Principal]:
-        """Of keys that were shown, by id."""
+        """The principals of used keys, by id."""
         return {}
 
     @cached_property
     def _roles(self) -> Mapping[str, Mapping[str, Role]]:
-        """Once for each change, and not by a look at every project for each request."""
+        """The roles by person, computed once for each change instead of for each request."""
         roles: dict[str, dict[str, Role]] = defaultdict(dict)
         for project, members in sorted(self.members.items()):
             for user, role in members.items():
@@ -179,19 +179,19 @@ class Directory:
         return dict(roles)
 
     def roles_of(self, user: User) -> Mapping[str, Role]:
-        """A person's role in each project, sorted by project."""
+        """Return a person's role in each project, sorted by project."""
         return self._roles.get(user.id, NO_ROLES)
 
     def person(self, identity: ProviderIdentity) -> User | None:
-        """The person who is this at a provider, or None."""
+        """Return the person with this identity at a provider, or None."""
         return self._people.get(identity)
 
     def user(self, identifier: str) -> User | None:
-        """The person with this id, or None."""
+        """Return the person with this id, or None."""
         return self._ids.get(identifier)
 
     def principal(self, user: User) -> Principal:
-        """The person as somebody who asks."""
+        """Return the person as a principal."""
         return Principal(
             name=f"user:{user.name}",
             roles=self.roles_of(user),
@@ -201,28 +201,28 @@ class Directory:
         )
 
     def holder(self, text: str, *, now: str) -> Principal | None:
-        """Return the owner of this key, or None: unknown, revoked or expired. It takes the same time for any.
+        """Return the principal of a key; None if it is unknown, revoked or expired. The time is always the same.
 
-        `now` is RFC 3339 in the form of every other instant, so that text compares as time does.
+        `now` is RFC 3339 in the form of every other instant, so that texts compare like times.
         """
         found = self.key_of(text)
         return None if found is None or is_expired(found, now=now) else self.holder_of(found)
 
     def key_of(self, text: str) -> Key | None:
-        """Which key this is, expired or not; None for one that is unknown or revoked. It takes as long for any."""
+        """Return the key of a text, even an expired one; None for an unknown one. The time is always the same."""
         found = self.keys.get(key_prefix(text) or "")
         return found if is_same_key(text, None if found is None else found.digest) else None
 
     def holder_of(self, key: Key) -> Principal:
-        """A key of this directory as somebody who asks; made once, since some ask thousands of times a second."""
+        """Return a key as a principal; cached, because some keys are used thousands of times a second."""
         holder = self._holders.get(key.id)
         if holder is None:
             holder = self._holders[key.id] = self._principal_of(key)
         return holder
 
     def still(self, principal: Principal, *, since: "Directory", now: str) -> Principal | None:
-        """Return a principal of an earlier directory as they are in this one. None if they were removed, or if their
-        credential is not valid any more: another password, a revoked or expired key.
+        """Return a principal of an earlier directory as it is in this one. None if it was removed, or if its credential
+        is no longer valid: another password, a revoked or expired key.
         """
         if principal in UNLISTED:
             return principal
@@ -252,7 +252,7 @@ def is_expired(key: Key, *, now: str) -> bool:
 
 
 def _shared(key: Key) -> Principal:
-    """A key of a project or of the organization, which has the role that it was given."""
+    """Return the principal of a key of a project or of the organization, which has its own role."""
     return Principal(
         name=f"key:{key.id}",
         roles=NO_ROLES if key.project is None else {key.project: key.role},
@@ -264,7 +264,7 @@ def _shared(key: Key) -> Principal:
 
 
 def _personal(key: Key, person: Principal | None) -> Principal:
-    """A person's own key, as of what the person may do now."""
+    """Return the principal of a personal key, limited by the person's present roles."""
     reached = () if person is None else person.roles if key.project is None else (key.project,)
     present = {project: None if person is None else person.role_in(project) for project in reached}
     has_everything = person is not None and person.organization_admin and key.project is None
@@ -317,7 +317,7 @@ class Amendment:
 
 
 def amended(directory: Directory, amendment: Amendment) -> Directory:
-    """The directory with the change made."""
+    """Return the directory after the change."""
     gone = {user.id for user in amendment.removed_users} | {user.id for user in amendment.users}
     users = {name: user for name, user in directory.users.items() if user.id not in gone}
     # By id: of a key that was used meanwhile, the rest is not what it was when somebody decided to revoke it.
@@ -337,7 +337,7 @@ def amended(directory: Directory, amendment: Amendment) -> Directory:
 
 
 def with_key_use(directory: Directory, used: Mapping[str, str]) -> Directory:
-    """The directory with when keys were used last, by their ids."""
+    """Return the directory with the times of last use of keys, by their ids."""
     keys = {
         prefix: replace(key, last_used_at=used[key.id]) if key.id in used else key
         for prefix, key in directory.keys.items()

@@ -1,7 +1,7 @@
-"""Text in either syntax to documents, and to the places of their parts. `yaml_documents` reads YAML; JSON is read here.
+"""From YAML or JSON text to documents and the positions of their parts. `yaml_documents` reads YAML; this reads JSON.
 
-The standard library parses JSON. A walk over the tokens finds what it does not tell: the place of a violation, the
-positions of everything, and whether a large text is within the limits, before anything is built.
+The standard library parses JSON. A walk over the tokens finds what it does not report: the place of a violation, all
+positions, and if a large text is within the limits, before anything is built.
 """
 
 import json
@@ -29,7 +29,7 @@ __all__ = ["Document", "DocumentError", "Locations", "Position", "Syntax", "loca
 
 
 class Syntax(StrEnum):
-    """How a text is written."""
+    """The syntax of a text."""
 
     YAML = "yaml"
     JSON = "json"
@@ -44,9 +44,9 @@ def syntax_of(path: str) -> Syntax | None:
 
 
 def read(data: bytes, *, syntax: Syntax, limits: TextLimits) -> list[Document]:
-    """The documents of the text that are not empty; raises DocumentError, and nothing else, for what it cannot read.
+    """Return the non-empty documents of the text. Raises DocumentError, and nothing else, if it cannot be read.
 
-    No text at all, or only space, gives an empty list in either syntax: who needs a document has to check.
+    An empty or blank text gives an empty list, so a caller that needs a document must check.
     """
     text = positions.decode_text(data, limits=limits)
     if syntax is Syntax.YAML:
@@ -55,10 +55,10 @@ def read(data: bytes, *, syntax: Syntax, limits: TextLimits) -> list[Document]:
 
 
 def locate(data: bytes, *, syntax: Syntax, limits: TextLimits) -> Locations:
-    """The positions in a text that `read` has accepted.
+    """Return the positions in a text that `read` has accepted.
 
-    A second parse, so it is for texts with something to report. A text that `read` refuses gives a DocumentError or
-    the positions of what could be made out.
+    This is a second parse, so use it only for texts with messages. For a text that `read` refuses, it raises
+    DocumentError or returns the positions of the readable part.
     """
     text = positions.decode_text(data, limits=limits)
     if syntax is Syntax.YAML:
@@ -81,9 +81,9 @@ _ESCAPE: Final = re.compile(
 
 @dataclass(slots=True)
 class _Walk:
-    """One pass over a text whose syntax the parser judges; it raises DocumentError at the first other violation.
+    """One pass over a text. The parser checks the syntax; this raises DocumentError at the first other violation.
 
-    `open` holds the keys of each open mapping so far, and None for each open list.
+    `open` has the keys of each open mapping so far, and None for each open list.
     """
 
     text: str
@@ -180,7 +180,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def _json_documents(text: str, *, limits: TextLimits) -> list[Document]:
-    """The one document of the text, or none when it is only white space."""
+    """Return the document of the text; none if the text is blank."""
     begin = len(text) - len(text.lstrip(" \t\n\r"))
     if begin == len(text):
         return []
@@ -200,7 +200,7 @@ def _json_documents(text: str, *, limits: TextLimits) -> list[Document]:
 
 
 def _fits(text: str, limits: TextLimits) -> bool:
-    """Return True if the text is surely within the limits, without building anything; otherwise a walk has to tell."""
+    """Return True if the text is certainly within the limits, without building anything. Otherwise a walk is needed."""
     if len(text.encode()) > limits.text:
         return False  # escapes only make strings shorter
     marks = _STRING.sub("", text)
@@ -212,5 +212,5 @@ def _fits(text: str, limits: TextLimits) -> bool:
 
 
 def _locate_json(text: str, *, limits: TextLimits) -> Locations:
-    """The positions of everything in the text."""
+    """Return all positions in the text."""
     return _Walk(text, limits, Lines(text)).run()

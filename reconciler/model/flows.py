@@ -1,7 +1,7 @@
-"""Flows: what a change does to delivery, in words. Pure.
+"""Flows: the changes of delivery, in words. Pure.
 
-A flow leads from a Configuration to a destination. Flows are compared as compiled routes, never as text: two versions
-of a Configuration that write the same flow differently deliver the same.
+A flow leads from a Configuration to a destination. Flows are compared as compiled routes, never as text, because two
+versions of a Configuration may write the same flow differently.
 """
 
 from collections import Counter
@@ -35,10 +35,10 @@ _RANK = {change: rank for rank, change in enumerate(FlowChange)}
 class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change of delivery.
 
-    `configuration` is '' for a destination that moves, since all that delivers there moves with it; `destination` is ''
-    where all destinations of the Configuration are meant. `reason` is one sentence, '' if the change itself says why.
-    `also`: the Configuration delivered to another destination before. `version` is the one whose route goes on.
-    `queued` counts records that wait for the destination, None if nobody can count them.
+    `configuration` is '' for a destination that moves with all its flows; `destination` is '' for all destinations of
+    the Configuration. `reason` is one sentence, '' if the change explains itself. `also`: the Configuration delivered
+    to another destination before. `version` is the one whose route continues. `queued` is the number of records that
+    wait for the destination, None if it is unknown.
     """
 
     change: FlowChange
@@ -72,7 +72,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Delivering(NamedTuple):
-    """The flows of a Configuration: by `version` if that is the last that could, 0 for the present one."""
+    """The flows of a Configuration. `version` is that of the last good route, 0 for the present version."""
 
     destinations: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
@@ -83,7 +83,7 @@ NOTHING = Delivering()
 
 
 def compare(configuration: str, before: Delivering, after: Delivering, *, reason: str) -> Iterator[Flow]:
-    """Yield what changes for a Configuration; `reason` says why its new version does not deliver, '' if it does."""
+    """Yield the changes for a Configuration; `reason` says why its new version does not deliver, '' if it does."""
     flow = partial(Flow, configuration=configuration)
     for name in before.destinations:
         if name not in after.destinations:
@@ -105,7 +105,7 @@ def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:
 
 
 def with_queued(flows: Iterable[Flow], queued: Callable[[str], int]) -> tuple[Flow, ...]:
-    """Add how many records wait for each destination that moves: they follow it."""
+    """Add the number of records that wait for each moved destination, because they follow it."""
     return tuple(
         msgspec.structs.replace(flow, queued=queued(flow.destination)) if flow.change is FlowChange.MOVED else flow
         for flow in flows
@@ -113,7 +113,7 @@ def with_queued(flows: Iterable[Flow], queued: Callable[[str], int]) -> tuple[Fl
 
 
 def count(flows: Iterable[Flow]) -> dict[str, int]:
-    """Count the flows by what happens to them, the gravest first."""
+    """Count the flows by their change, the gravest first."""
     found = Counter(flow.change for flow in flows)
     return {change.value: found[change] for change in FlowChange if found[change]}
 

@@ -41,12 +41,12 @@ from reconciler.settings.models import AlertTarget
 
 log = logging.getLogger(__name__)
 
-# An alert: what goes out about a change of state, and how it is signed. Pure.
+# An alert about a change of state: its content and its signature. Pure.
 #
-# The body is made once and kept: what is signed are the bytes that are sent, at every attempt. It is signed by Standard
-# Webhooks 1.0.0, for which there are libraries: HMAC-SHA256 over `<webhook-id>.<webhook-timestamp>.<body>`, in base64
-# behind `v1,`. The time is that of the attempt, so that a receiver may refuse what is old, and the id that of the
-# alert, so that it may drop what came before.
+# The body is made once, so every attempt signs and sends the same bytes. The signature is that of Standard Webhooks
+# 1.0.0, for which there are libraries: HMAC-SHA256 over `<webhook-id>.<webhook-timestamp>.<body>`, in base64 after
+# `v1,`. The time is that of the attempt, so that a receiver can refuse old ones. The id is that of the alert, so that
+# it can drop repetitions.
 
 _encoder = msgspec.json.Encoder()
 
@@ -75,7 +75,7 @@ def alert_id(alert: DueAlert, to: AlertTarget) -> str:
 
 
 def alert_body(one: Notification, alert: DueAlert, place: NotificationPlace, *, identifier: str) -> bytes:
-    """The alert about a notification as JSON. `text` is for chats, all else for programs."""
+    """Return the alert about a notification as JSON. `text` is for chats, the other members for programs."""
     if not alert.is_end:
         one = replace(one, resolved=None)  # its end has an alert of its own
     whole = {
@@ -89,13 +89,13 @@ def alert_body(one: Notification, alert: DueAlert, place: NotificationPlace, *, 
 
 
 def trial_alert(*, target: str, identifier: str, at: datetime, place: NotificationPlace) -> bytes:
-    """An alert that only tries whether alerts arrive: about nothing, so that it holds no notification."""
+    """Return a test alert. It is about nothing, so it has no notification."""
     said = f"This is a test: alerts of {_quoted(place.organization)} to {_quoted(target)} arrive here."
     return _encoder.encode({"text": said, "id": identifier, "event": "test", "at": rfc3339(at)})
 
 
 def alert_text(one: Notification, place: NotificationPlace) -> str:
-    """Return the text for a chat: it mentions nobody, and holds no URL but that of our own page."""
+    """Return the text for a chat, without mentions, and without URLs except that of our own page."""
     said = rendering.text_of(one)
     where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
     head = f"[{one.severity}] {said.title} ({where})" if one.resolved is None else f"{said.title} ({where})"
@@ -103,7 +103,7 @@ def alert_text(one: Notification, place: NotificationPlace) -> str:
 
 
 def alert_headers(sent: bytes, *, identifier: str, seconds: int, secret: bytes | None) -> tuple[tuple[str, str], ...]:
-    """The headers of an attempt at a time in Unix seconds; no signature without a secret."""
+    """Return the headers of an attempt at a time in Unix seconds, with a signature if there is a secret."""
     named = (
         ("Content-Type", CONTENT_TYPE),
         ("webhook-id", identifier),
@@ -115,7 +115,7 @@ def alert_headers(sent: bytes, *, identifier: str, seconds: int, secret: bytes |
 
 
 def alert_signature(sent: bytes, *, identifier: str, seconds: int, secret: bytes) -> str:
-    """`v1,` and base64. The key is what stands behind `whsec_` in base64, else the secret as it is."""
+    """Return `v1,` and base64. The key is the base64 text after `whsec_`, otherwise the secret itself."""
     signed = b"%b.%d.%b" % (identifier.encode(), seconds, sent)
     digest = hmac.new(_key(secret), signed, hashlib.sha256).digest()
     return f"v1,{base64.b64encode(digest).decode()}"
@@ -131,14 +131,13 @@ def _key(secret: bytes) -> bytes:
 
 
 def _quoted(said: str) -> str:
-    """With nothing in it that a chat makes a link, a mention or a block of, but for a bare domain."""
+    """Quote a text so that a chat makes no link, mention or block of it, except of a bare domain."""
     escaped = html.escape(said, quote=False)  # chats read orders, links and mentions from `<` and `>`
     return _CUT.sub(lambda found: f"{found[0]}{_UNSEEN}", escaped)
 
 
-# One attempt to send an alert to a target.
-#
-# No sentence holds the URL, since chats take it for a password, nor anything that the target wrote.
+# One attempt to send an alert to a target. No sentence has the URL, which is a password for chats, or the target's
+# text.
 
 LIMITS = AnswerLimits(connect=5.0, total=10.0, answer_bytes=1024)
 WHOLE = 15.0  # seconds of an attempt, with its files
@@ -151,9 +150,9 @@ class UnpreparedAlert(errors.Transient):
 
 
 class AlertOutcome(NamedTuple):
-    """The outcome of an attempt. `status` is None when nobody answered, `why` a sentence's rest that tells the likely
-    cause, empty where it was taken. `asked` is for how many seconds the target wants to be left. `is_refused`: the same
-    alert will not be taken later either.
+    """The outcome of an attempt. `status` is None without an answer. `why` is the end of a sentence with the likely
+    cause, empty if the alert was accepted. `asked` is the number of seconds from `Retry-After`. `is_refused`: the same
+    alert would not be accepted later either.
     """
 
     status: int | None = None
@@ -163,7 +162,7 @@ class AlertOutcome(NamedTuple):
 
     @property
     def is_taken(self) -> bool:
-        """True when the target has it."""
+        """True if the target accepted the alert."""
         return self.status is not None and 200 <= self.status < 300
 
 
@@ -179,7 +178,7 @@ class AlertSender:
         self._files: dict[str, BoundedIO] = {}  # of each target, which waits for its own alone
 
     async def send(self, to: AlertTarget, body: bytes, *, identifier: str, seconds: float) -> AlertOutcome:
-        """Send once, at a time in Unix seconds."""
+        """Send an alert once, at a time in Unix seconds."""
         try:
             async with asyncio.timeout(self._whole):
                 request = await self._request(to, body, identifier=identifier, seconds=int(seconds))
@@ -198,7 +197,7 @@ class AlertSender:
         return judged(answer, now_ms=int(seconds * 1000))
 
     async def _trusted(self) -> ssl.SSLContext | None:
-        """Raises UnpreparedAlert, and reads the authorities again as long as that fails."""
+        """Return the TLS context; read the authorities again until that succeeds. Raises UnpreparedAlert."""
         if self._authorities is not None and self._trust is None:
             try:
                 self._trust = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._authorities))
@@ -208,7 +207,7 @@ class AlertSender:
         return self._trust
 
     async def _request(self, to: AlertTarget, body: bytes, *, identifier: str, seconds: int) -> HttpRequest:
-        """Files are read at each attempt, so that a new secret counts at once. Raises UnpreparedAlert."""
+        """Make the request. Files are read at each attempt, so a new secret counts at once. Raises UnpreparedAlert."""
         files = self._files.setdefault(to.name, BoundedIO(f"the files of the alert target {to.name}"))
         url, secret = await files.answer(partial(_read, to))
         named = alert_headers(body, identifier=identifier, seconds=seconds, secret=secret)
@@ -226,7 +225,7 @@ def judged(answer: HttpAnswer, *, now_ms: int) -> AlertOutcome:
 
 
 def _read(to: AlertTarget) -> tuple[str, bytes | None]:
-    """The URL, and the secret where alerts are signed. Raises UnpreparedAlert."""
+    """Read the URL, and the secret if alerts are signed. Raises UnpreparedAlert."""
     url = to.url
     if to.url_file is not None:
         try:
@@ -242,7 +241,7 @@ def _read(to: AlertTarget) -> tuple[str, bytes | None]:
 
 
 def _target(url: str, to: AlertTarget) -> HttpTarget:
-    """Raises UnpreparedAlert, which does not show the URL."""
+    """Parse the URL. Raises UnpreparedAlert, which does not show it."""
     try:
         parts = urlsplit(url)
         port = parts.port or (80 if parts.scheme == "http" else 443)

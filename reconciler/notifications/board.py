@@ -38,9 +38,10 @@ Sees = Callable[[Cause], bool]
 class Board:
     """Used from one event loop.
 
-    A change is written first, then shown and told. What cannot be written is shown and told nevertheless, since people
-    must hear of a full disk at once, and is written with the next change that can be; marks of people are refused then.
-    If the process ends before, the next start finds the causes again, and sends again what was not written as sent.
+    A change is written first, then shown and sent as an alert. A change that cannot be written is shown and sent
+    nevertheless, because people must learn of a full disk at once, and is written later; marks of people are refused
+    meanwhile. If the process ends before that, the next start finds the causes again, and repeats the alerts that are
+    not recorded as sent.
     """
 
     def __init__(
@@ -70,8 +71,8 @@ class Board:
         self._made = 0  # the time in the last id, in milliseconds
 
     async def load(self) -> None:
-        """Load what an earlier start kept, and have targets told of what is open and what they did not hear of. Raises
-        StoreFault for a file that cannot be read.
+        """Load the stored notifications, and send open ones to targets that did not get them. Raises StoreFault if the
+        file cannot be read.
         """
         kept = models.read_notifications(await self._operations.notifications())
         self._kept = self._stored = {one.id: one for one in kept}
@@ -90,7 +91,7 @@ class Board:
     # What looks find.
 
     async def take(self, look: Look) -> None:
-        """Take over what a look found."""
+        """Apply the findings of an observer."""
         async with self._changing:
             changes = ledger.changes(
                 self._kept.values(),
@@ -103,13 +104,13 @@ class Board:
             await self._put(changes)
 
     async def tidy(self) -> None:
-        """Write what had to wait, forget what ended long ago, and have alerts sent that are due by now."""
+        """Write pending changes, remove notifications that ended long ago, and start alerts that are due."""
         async with self._changing:
             gone = ledger.forgotten(self._kept.values(), now=self._clock(), retention=self._retention, most=self._most)
             await self._put((), forget=gone)
 
     async def _put(self, ones: Collection[Notification], *, forget: Collection[str] = ()) -> None:
-        """Write, then show and have it told, in one stretch, so that nobody sees one that came back open and read."""
+        """Write, then show and send, without an `await` between, so that no reopened notification is shown as read."""
         back = {one.id for one in ones if self._has_come_back(one)}
         kept = {**self._kept, **{one.id: one for one in ones}}
         for identifier in forget:
@@ -128,7 +129,7 @@ class Board:
         return before is not None and before.resolved is not None and one.resolved is None
 
     async def _write(self, kept: Mapping[str, Notification], *, unread: Collection[str] = ()) -> None:
-        """Have these in the file; what cannot be written waits for the next time."""
+        """Write these to the file. What cannot be written waits for the next write."""
         self._to_unread.update(unread)
         rows = [models.notification_row(one) for one in kept.values() if self._stored.get(one.id) is not one]
         forget = self._stored.keys() - kept.keys()
@@ -154,11 +155,11 @@ class Board:
     # Alerts.
 
     def due(self, target: AlertTarget) -> list[DueAlert]:
-        """Return the alerts that a target is to get now, in their order."""
+        """Return the alerts that are due for a target, in order."""
         return ledger.due(self._kept.values(), target.name, now=self._clock())
 
     def notification(self, identifier: str) -> Notification | None:
-        """Return a notification that is kept."""
+        """Return a stored notification."""
         return self._kept.get(identifier)
 
     def changed(self) -> asyncio.Event:
@@ -166,7 +167,7 @@ class Board:
         return self._changed
 
     async def settle(self, target: AlertTarget, alerts: Iterable[DueAlert], *, is_told: bool) -> None:
-        """Keep that a target took these alerts, or that they were given up."""
+        """Record that a target accepted these alerts, or that they were given up."""
         async with self._changing:
             put: dict[str, Notification] = {}
             for alert in alerts:
@@ -176,7 +177,7 @@ class Board:
             await self._put(put.values())
 
     async def tell_late(self, target: AlertTarget) -> None:
-        """Have a target told of what is open and what it did not hear of."""
+        """Send a target the open notifications that it did not get."""
         async with self._changing:
             late = ledger.told_late(self._kept.values(), target, now=self._clock())
             await self._put(late)
@@ -188,21 +189,21 @@ class Board:
 
     @property
     def open(self) -> Counter[tuple[NotificationType, Severity]]:
-        """How many there are whose cause is there, of each type and severity."""
+        """The number of open notifications of each type and severity."""
         return Counter(
             (one.cause.type, one.severity) for one in self._kept.values() if one.state is NotificationState.OPEN
         )
 
     def one(self, identifier: str, *, sees: Sees, user: str | None) -> bytes | None:
-        """One notification as JSON, as a person sees it (`user`) or a key (None); None for one that they do not see."""
+        """Return a notification as JSON, for a person (`user`) or a key (None); None if they may not see it."""
         one = self._kept.get(identifier)
         return None if one is None or not sees(one.cause) else self._shown(one, user)
 
     async def pages(
         self, *, sees: Sees, user: str | None, after: str | None = None, limit: int = MOST
     ) -> AsyncGenerator[list[bytes], None]:
-        """Those that somebody sees, the newest first, as they were when the first was asked for; `after` is the id of
-        the last one of the list before.
+        """Yield the notifications that a caller may see, newest first, as of the first page. `after` is the last id of
+        the previous list.
         """
         every = list(self._kept.values())
         end = len(every) if after is None else bisect_left(every, after, key=lambda one: one.id)
@@ -216,7 +217,7 @@ class Board:
             await asyncio.sleep(0)  # whoever sees few walks far
 
     async def set_status(self, identifier: str, status: UserStatus, *, sees: Sees, user: str) -> bytes | None:
-        """Keep what a person did with a notification; it as JSON, None for one that they do not see.
+        """Store a person's mark of a notification. Return the notification as JSON, None if they may not see it.
 
         Raises StoreFault.
         """

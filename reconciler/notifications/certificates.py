@@ -28,8 +28,8 @@ MOST_BYTES = 1 << 20  # of a file
 
 
 class ExpiringFile(NamedTuple):
-    """A file with certificates: its cause, its name in a sentence, and when it ends. `until` is None for a file that
-    cannot be read: whoever needs it says so.
+    """A file with certificates: its cause, its name in a sentence, and its end. `until` is None for a file that cannot
+    be read, which is reported where it is used.
     """
 
     cause: Cause
@@ -38,7 +38,7 @@ class ExpiringFile(NamedTuple):
 
 
 class CertificateObserver:
-    """Looks at files now and then: those of the settings, of repositories and of destinations."""
+    """Checks the certificates of the settings, of repositories and of destinations regularly."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class CertificateObserver:
         self._last: tuple[datetime, Look] | None = None
 
     def again(self, *, certificate: Path | None) -> None:
-        """Have the next look read all files. The listener's may be another; without one it shows the one it had."""
+        """Make the next check read all files. The listener's certificate may be new; None keeps the former one."""
         self._certificate = certificate or self._certificate
         self._last = None
 
     async def look(self) -> Look:
-        """The last look, or a new one when it is time."""
+        """Return the last findings, or check again if it is time."""
         now = self._clock()
         if self._last is None or not timedelta() <= now - self._last[0] < EVERY:
             projects = frozenset({"", *self._followed()})
@@ -143,8 +143,8 @@ def _leaf(pem: str) -> datetime | None:
 
 
 def last_authority(pem: str) -> datetime | None:
-    """When the last of several authorities ends; as long as there is one, what it signed is trusted. None when none can
-    be read.
+    """Return when the last of several authorities ends: until then, certificates of it are trusted. None if none can be
+    read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:

@@ -1,8 +1,8 @@
-"""The ledger: how notifications change when observers report, and which alerts follow. Pure.
+"""The ledger: the changes of notifications by the findings of observers, and the alerts that follow. Pure.
 
-One cause has one notification, however often it is met. It opens when a look finds it, changes when what a person reads
-of it does, and is resolved by the first look that does not find it any more. A cause that comes back within `HOLD`, or
-before its end was told outward, opens the same one again, so that a cause that flaps is one notification and not many.
+One cause has one notification, even if it is found many times. It opens when an observer finds the cause, changes with
+its text, and is resolved when the observer no longer finds it. A cause that returns within `HOLD`, or before its end
+was sent as an alert, opens the same notification again, so that a flapping cause has only one.
 """
 
 from collections import Counter
@@ -42,10 +42,11 @@ def changes(
     targets: Sequence[AlertTarget] = (),
     most: int = MOST,
 ) -> list[Notification]:
-    """Return what a look changes. `kept` is in the order of ids; new ones get theirs in the order of the findings.
+    """Return the changes by the findings of one observer. `kept` is in the order of ids; new notifications get ids in
+    the order of the findings.
 
-    Of `most`, a project takes no more than it leaves to all others: one alone gets half of all, the next half of the
-    rest. What concerns the organization needs no room: there are few such causes, and the worst are among them.
+    Of `most`, a project gets no more than it leaves to the others: the first gets half of all, the next half of the
+    rest. Notifications of the organization always have room: there are few, and the gravest are among them.
     """
     latest = {one.cause: one for one in kept}
     there = [one for one in kept if one.state is NotificationState.OPEN]
@@ -77,9 +78,9 @@ def changes(
 
 
 def forgotten(kept: Collection[Notification], *, now: datetime, retention: timedelta, most: int = MOST) -> list[str]:
-    """The ids of those that are kept no longer: ended longer ago than `retention`, and of more than `most` those that
-    ended first; nothing of which an alert is due. For its age alone none goes that may come back, or a cause that flaps
-    would be new, and told, each time.
+    """Return the ids of notifications to remove: those that ended longer ago than `retention`, and of more than `most`
+    those that ended first. Notifications with a due alert stay. One whose cause may return is not removed for its age:
+    otherwise a flapping cause would be new, and alerted, each time.
     """
     before = now - max(retention, HOLD)
     ended = [(one.resolved, one.id) for one in kept if one.resolved is not None and not (one.waiting or one.told_to)]
@@ -128,21 +129,21 @@ def _updated(before: Notification, finding: Finding, *, now: datetime) -> Notifi
 
 
 def _text(found: str) -> str:
-    """A name that a disk or a person gave may be no text that can be stored or shown."""
+    """Make a name storable and showable: names from a disk or a person may have invalid characters."""
     return visible(found)[:LONGEST]
 
 
-# Alerts that are due: each target is told that a cause began, at once, and that it ended. What is due follows from the
-# notification alone, so that nothing is kept of alerts besides it.
+# Due alerts: each target gets one when a cause begins, and one when it ends. They follow from the notification alone,
+# so alerts are not stored.
 #
-# The end is told at once, unless the cause had come back before. Then it flaps, and its end is told once it stayed away
-# for as long as it may come back. So one that flaps for a day is told as often as one that came twice. One that grows
-# worse is told at once to those who did not want to hear of what it was before. The end is told only to targets that
-# took the alert about the beginning, whatever they want by now.
+# The alert about the end is sent at once, unless the cause returned before. Then it flaps, and the alert is sent after
+# the cause has stayed away for `HOLD`. So a cause that flaps all day sends as many alerts as one that came twice. If
+# the severity rises, targets whose filter did not match before get the alert at once. The alert about the end is sent
+# only to targets that accepted the one about the beginning, whatever their filters are now.
 
 
 class DueAlert(NamedTuple):
-    """A state of a notification that a target is to be told; they sort by the order in which they are sent."""
+    """A state of a notification to send to a target. Alerts sort in the order of sending."""
 
     since: datetime
     is_end: bool
@@ -150,7 +151,7 @@ class DueAlert(NamedTuple):
 
 
 def due_alert(one: Notification, target: str, *, now: datetime) -> DueAlert | None:
-    """Return the alert about a notification that a target is to get next, if it is due by now."""
+    """Return the next alert about a notification for a target, if it is due."""
     if target in one.waiting:
         return DueAlert(one.waiting[target], is_end=False, notification=one.id)
     if target not in one.told_to or one.resolved is None:
@@ -160,12 +161,12 @@ def due_alert(one: Notification, target: str, *, now: datetime) -> DueAlert | No
 
 
 def due(kept: Iterable[Notification], target: str, *, now: datetime) -> list[DueAlert]:
-    """Return the alerts that a target is to get, in their order."""
+    """Return the due alerts of a target, in order."""
     return sorted(alert for one in kept if (alert := due_alert(one, target, now=now)) is not None)
 
 
 def settled(one: Notification, target: str, alert: DueAlert, *, is_told: bool) -> Notification:
-    """The same, after an alert was taken, or given up: then the end is not told either."""
+    """Return the notification after an alert was accepted or given up. A given-up one has no alert about the end."""
     waiting = {name: since for name, since in one.waiting.items() if name != target}
     if not alert.is_end:
         return replace(one, waiting=waiting, told_to=one.told_to | {target} if is_told else one.told_to)
@@ -175,14 +176,14 @@ def settled(one: Notification, target: str, alert: DueAlert, *, is_told: bool) -
 
 
 def only_to(one: Notification, names: Collection[str]) -> Notification:
-    """The same, without targets that the settings do not name any more: they are new when they come back."""
+    """Return the notification without targets that are no longer in the settings: they are new when they return."""
     waiting = {name: since for name, since in one.waiting.items() if name in names}
     return replace(one, waiting=waiting, told_to=one.told_to.intersection(names))
 
 
 def told_late(kept: Iterable[Notification], target: AlertTarget, *, now: datetime) -> list[Notification]:
-    """Return the open notifications that a target is to be told of late, as they are then: those that it wants and did
-    not hear of, the worst first, then the oldest.
+    """Return the open notifications to send to a target late: those that match its filters and that it did not get, the
+    gravest first, then the oldest.
     """
     unheard = [one for one in kept if one.resolved is None and _is_new_to(target, one)]
     unheard.sort(key=lambda one: (-one.severity.weight, one.id))
@@ -198,8 +199,8 @@ def _waits(one: Notification, targets: Sequence[AlertTarget], *, now: datetime) 
 
 
 def _is_new_to(target: AlertTarget, one: Notification) -> bool:
-    """Return True for a target that wants to hear of a notification, and did not. What is one person's is told to
-    nobody else.
+    """Return True if a notification matches a target's filters and was not sent to it. Notifications of one person are
+    never sent.
     """
     return (
         target.name not in one.told_to

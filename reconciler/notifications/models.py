@@ -41,7 +41,7 @@ class NotificationState(StrEnum):
 
 
 class Domain(StrEnum):
-    """A part of the service that is looked at as a whole: a cause that a look does not find any more is over."""
+    """A part of the service that one observer checks completely: a cause that it no longer finds is over."""
 
     REPOSITORIES = "repositories"
     FLOWS = "flows"
@@ -58,8 +58,8 @@ class Domain(StrEnum):
 class Cause(NamedTuple):
     """The identity of a notification: its type and its subject.
 
-    `project` is empty for what concerns the organization, `user` for what is no single person's. `subject` is a name:
-    of a repository, a destination, a resource, a file.
+    `project` is empty for causes of the organization, `user` for causes that are not of one person. `subject` is the
+    name of a repository, a destination, a resource or a file.
     """
 
     type: NotificationType
@@ -77,12 +77,11 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause as one look found it, told in a line for a list and in sentences with its details. They hold no secret,
-    and nothing that a stranger's endpoint answered.
+    """A cause as an observer found it, with a title and sentences with details. They have no secret and no text from an
+    endpoint.
 
-    One that is `fading` is less than what opens a notification and not yet over: an open one stays as it is. So
-    a value that sways about a threshold does not open and end one again and again, and what a service that just started
-    cannot know yet ends nothing.
+    A `fading` finding does not open a notification, but keeps an open one. So a value near a threshold does not open
+    and end one again and again, and a service that has just started ends none too early.
     """
 
     cause: Cause
@@ -93,8 +92,8 @@ class Finding:
 
 
 class Look(NamedTuple):
-    """All that one look at a domain found; of each cause the first finding counts. With `projects`, only these were
-    looked at; "" stands for the organization.
+    """The findings of one check of a domain. Of each cause the first finding counts. With `projects`, only these were
+    checked; "" stands for the organization.
     """
 
     domain: Domain
@@ -103,13 +102,13 @@ class Look(NamedTuple):
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One that is kept. Instants are aware.
+    """A stored notification. Instants are aware.
 
-    `title` is empty in a row of an earlier version, until a look finds the cause. `version` begins at 1 and grows
-    whenever something that a person reads changed; `modified` is when it did. `occurrences` counts how often the cause
-    began. `opened` is when it did first, `began` last; `resolved` is None while it is there. `waiting` holds the
-    targets that are still to be told of the beginning, and since when; `told_to` those that took that alert, and are to
-    be told of the end.
+    `title` is empty in a row of an earlier version, until an observer finds the cause. `version` begins at 1 and grows
+    with each change of its text; `modified` is the time of the last one. `occurrences` counts the beginnings of the
+    cause: `opened` is the first, `began` the last; `resolved` is None while the cause exists. `waiting` has the targets
+    that must still get the alert about the beginning, and since when; `told_to` those that accepted it and must get the
+    one about the end.
     """
 
     id: str
@@ -145,7 +144,7 @@ def notification_row(one: Notification) -> NotificationRow:
 
 
 def read_notifications(rows: Iterable[NotificationRow]) -> Iterator[Notification]:
-    """Read kept notifications. A row of a later version, with a type that this one does not know, is passed over."""
+    """Read stored notifications. Rows of a later version with an unknown type are skipped."""
     for each in rows:
         try:
             yield _decoder.decode(each.body)

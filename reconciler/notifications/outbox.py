@@ -1,4 +1,4 @@
-"""Alerts on their way to targets: each has a task of its own, and gets those that are due one after another."""
+"""Sending alerts: each target has a task of its own, and gets its due alerts one after another."""
 
 import asyncio
 import logging
@@ -64,7 +64,7 @@ class _Lane:
         self.owes = False  # whether it misses some that may still be open
 
     def tell(self, came: AlertOutcome) -> None:
-        """Take down what came of an attempt; say once that nothing is taken, and once that it is again."""
+        """Record the outcome of an attempt. Log once when the target refuses alerts, and once when it accepts again."""
         was_failing = self.failures > 0
         if came.is_taken:
             self.sent += 1
@@ -82,9 +82,9 @@ class _Lane:
 class Outbox:
     """All targets of a board. Used from one event loop.
 
-    An alert is due until its target took it, so each arrives at least once. What one does not take is tried again for
-    an hour, and what it refuses twice more; then it is given up. Of that the log tells and a metric, and no
-    notification: one about alerts that fail would itself be an alert that fails.
+    An alert is due until its target accepted it, so each arrives at least once. A failed alert is tried again for an
+    hour, a refused one twice more; then it is given up. The log and a metric report that, but no notification, because
+    its own alert would fail too.
     """
 
     def __init__(self, board: Board, *, place: NotificationPlace, clock: Clock, wait: Wait = asyncio.sleep) -> None:
@@ -97,7 +97,7 @@ class Outbox:
 
     @property
     def targets(self) -> list[str]:
-        """Their names, as the settings order them."""
+        """The names of the targets, in the order of the settings."""
         return list(self._lanes)
 
     def tallies(self) -> list[AlertTally]:
@@ -108,8 +108,8 @@ class Outbox:
         ]
 
     async def test(self, target: str | None, *, request: str) -> list[TriedAlert]:
-        """Send one that is about nothing to a target, or to each, now and once, past those that wait; nothing for a
-        target that there is not. `request` is the id of who asks for that.
+        """Send a test alert once to a target, or to all, before alerts that wait; do nothing for an unknown target.
+        `request` is the id of the request.
         """
         async with asyncio.TaskGroup() as group:
             tests = [
@@ -154,7 +154,7 @@ class Outbox:
                 await changed.wait()
 
     async def _due(self, lane: _Lane) -> list[DueAlert]:
-        """Give up what waited too long, untried; return the rest."""
+        """Give up alerts that waited too long; return the others."""
         due, before = self._board.due(lane.to), self._clock() - PATIENCE
         old = sum(alert.since <= before for alert in due)
         if old:
@@ -169,7 +169,7 @@ class Outbox:
             await self._board.settle(lane.to, given_up, is_told=False)
 
     async def _send(self, lane: _Lane, alert: DueAlert, sender: AlertSender) -> bool:
-        """Try an alert once if it is still due. When it is not taken, wait, and return False."""
+        """Try an alert once if it is still due. If it is not accepted, wait, and return False."""
         to, one = lane.to, self._board.notification(alert.notification)
         if one is None or ledger.due_alert(one, to.name, now=self._clock()) != alert:
             return True

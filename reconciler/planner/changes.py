@@ -1,4 +1,4 @@
-"""Changes: from outcomes to rows. A decision becomes what the store takes, in parts of bounded size."""
+"""Changes: from outcomes to rows. A decision becomes rows for the store, in parts of bounded size."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,18 +21,18 @@ from reconciler.store import records
 from reconciler.store.contract import PlanningView
 
 PART = 250  # outcomes in one part: about 400 KB of rows, a millisecond of decoding
-PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource that goes over it
+PART_BYTES = 4 * 1024 * 1024  # of bodies; a part ends with the resource that exceeds it
 
 
 class ChangeParts:
-    """A change in parts, one after the other: `rows` is the one that is being filled."""
+    """A change in parts, one after the other. `rows` is the part that is being filled."""
 
     def __init__(self) -> None:
         self.rows = records.Changes()
 
     def parts(self, weights: Iterable[int]) -> Iterator[records.Changes]:
-        """Yield the rows in parts. `weights` adds the rows of one outcome after the other and yields their bytes, of
-        bodies, statuses and reasons: all else of a row is as long as names and paths are.
+        """Yield the rows in parts. `weights` adds the rows of one outcome after the other, and yields the bytes of
+        their bodies, statuses and reasons: the other columns are short.
         """
         number = size = 0
         for weight in weights:
@@ -59,10 +59,10 @@ ORIGIN_ID_BYTES = 8
 def origin_row(
     source: Mapping[str, Value], *, actor: str, run: str | None, request: str | None, created_at: str
 ) -> records.OriginRow:
-    """The row of what these say, with the id that is made of them. `source` has no `path` and `line`.
+    """Make the row of an origin. Its id is a digest of these fields. `source` has no `path` and `line`.
 
-    A run's or a request's id cannot be foreseen, so that nobody prepares two rows that have the same id. If it happens
-    nevertheless, the store refuses the second, and the next run or request makes another.
+    The id of a run or request is unpredictable, so nobody can prepare two rows with the same digest. If it happens
+    nevertheless, the store refuses the second row, and the next run or request has another.
     """
     said = (*rendering.frame(source), actor, run, request, created_at)
     digest = hashlib.blake2b(msgspec.msgpack.encode(said), digest_size=ORIGIN_ID_BYTES).digest()
@@ -73,7 +73,7 @@ def origin_row(
 class Origin:
     """The actor, time and source of one change: the same for all of its rows. `source` has no `path` and `line` yet.
 
-    `hmac_key` is this server's, under which a hash covers secrets.
+    `hmac_key` is the server's key for hashes that cover secrets.
     """
 
     project: str
@@ -90,9 +90,9 @@ class Origin:
 
 
 class ChangeRows:
-    """The rows of one decision of one actor, read and made inside one snapshot of the store.
+    """The rows of one actor's decision, made inside one snapshot of the store.
 
-    `claims` are those of other repositories that are met.
+    `claims` are the resources that other repositories get without a document of this decision.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class ChangeRows:
         self._origins: dict[object, records.OriginRow] = {}  # by commit
         self._parts = ChangeParts()
         self._view = view
-        self._before: dict[Key, records.StoredDocument] = {}  # what these outcomes and some others change
+        self._before: dict[Key, records.StoredDocument] = {}  # stored documents of the outcomes in progress
         created = [one.key for one in decided.outcomes if one.change is Change.CREATE and one.key is not None]
         self.last_versions = view.last_versions(origin.project, created)
         self._wanted = {} if origin.repository else _wanted_by_owners(decided, view)
 
     def parts(self) -> Iterator[records.Changes]:
-        """Make the rows of every outcome that changes the store or is told in a run, in parts."""
+        """Make the rows of every outcome that changes the store or is reported in a run, in parts."""
         return self._parts.parts(self._weights())
 
     def _weights(self) -> Iterator[int]:
@@ -133,8 +133,8 @@ class ChangeRows:
             yield self._move_head(claim.stored, claim.repository, claim.branch, Place(claim.path, 1, 1))
 
     def _tell(self, outcome: Outcome, rank: int) -> int:
-        """Add what a run tells of this outcome, which is everything but `unchanged`, with the place in the commit or
-        the last one; the bytes of it that weigh.
+        """Add the run's status of this outcome, unless it is `unchanged`, with its place in the commit or the last one.
+        Return its size in bytes.
         """
         if self.origin.run is None or outcome.status is UpdateStatus.UNCHANGED:
             return 0
@@ -149,7 +149,7 @@ class ChangeRows:
         return len(reason or "") + len(notes or "")
 
     def _change(self, outcome: Outcome) -> int:
-        """Add the rows of what changes; the bytes of them that weigh."""
+        """Add the rows of this outcome's change. Return their size in bytes."""
         if outcome.change in WRITING:
             return self._write(outcome)
         if outcome.change is Change.REPLACE_HEAD:
@@ -170,9 +170,9 @@ class ChangeRows:
         return 0
 
     def _write(self, outcome: Outcome) -> int:
-        """Add the new version of a resource that is created or updated; the bytes of it that weigh.
+        """Add the new version of a resource that is created or updated. Return its size in bytes.
 
-        A first read makes these by the thousand: rows whose members are named take three times as long to make.
+        A first read makes thousands of these rows, and keyword arguments would take three times as long.
         """
         assert outcome.key is not None
         key, document, origin = outcome.key, self.decided.document(outcome), self.origin
@@ -214,10 +214,10 @@ class ChangeRows:
         return ResourceIdentity(new_id, version, origin.at)
 
     def _drifted(self, head: records.HeadRow, outcome: Outcome) -> records.HeadRow:
-        """The head of what an admin stores over what a suspended repository owns: the repository keeps it, at the place
-        where it stood, and its status says so.
+        """Return the head of a resource that an admin stores although a suspended repository owns it. The repository
+        stays the owner, at the same place, and the status shows the drift.
 
-        When the repository is resumed, it stores its own again, or, where both are equal, takes the version over.
+        When the repository is resumed, it stores its own version again, or adopts the admin's if both are equal.
         """
         before = outcome.stored
         if before is None or before.owner is None:
@@ -229,8 +229,8 @@ class ChangeRows:
         return head._replace(owner=before.owner, path=before.path, line=before.line, status=status, drifted=1)
 
     def _move_head(self, before: StoredState, owner: str, branch: Value, place: Place) -> int:
-        """Add the head of the same version at another place or with another owner: all else of the source stays that of
-        the version. Returns the bytes of it that weigh.
+        """Add a head with the same version but another place or owner; the other fields of its source stay. Return its
+        size in bytes.
         """
         present = self._before[before.key]
         come_from = self._another_origin(present, owner, branch, place.path)
@@ -256,7 +256,7 @@ class ChangeRows:
         return len(status)
 
     def _restated(self, key: Key, status: bytes) -> bytes:
-        """The status of a version that stays, as it is after the change."""
+        """Return the status after the change of a resource that keeps its version."""
         standing = self.decided.standing
         if key not in standing.stored:
             return status
@@ -264,8 +264,8 @@ class ChangeRows:
         return rendering.with_standing(key.kind, status, incomplete=lines, delivery=delivery)
 
     def _come_from(self, path: str | None) -> records.OriginRow:
-        """The origin of what is stored now: with the commit that changed its file, if there is one that is known. One
-        row for each commit, and one for all else, each made once.
+        """Return the origin of a new version, with the commit that changed its file if that is known. There is one row
+        for each such commit, and one for all other versions.
         """
         changed_by = None if path is None else self.origin.changed_by.get(path)
         commit = changed_by["commit"] if isinstance(changed_by, dict) else None
@@ -279,11 +279,11 @@ class ChangeRows:
     def _another_origin(
         self, present: records.StoredDocument, owner: str, branch: Value, path: str
     ) -> records.OriginRow | None:
-        """The origin of a version that is adopted as it is; None where that is what it says itself."""
+        """Return the new origin of an adopted version; None if its own origin is right."""
         source: dict[str, Value] = msgspec.json.decode(present.head + present.tail)
-        if source.get("type") != "git":  # an admin's, of a repository that was suspended, if it passes to another one
+        if source.get("type") != "git":  # an admin stored it
             return self._come_from(path) if owner == self.origin.repository else None
-        # The commit is that of the version, whatever repository applied it; the present place may differ.
+        # The commit stays that of the version, whichever repository applied it.
         where: dict[str, Value] = {"repository": owner, "branch": branch}
         return None if where.items() <= source.items() else self._origin_row(source | where)
 
@@ -293,7 +293,7 @@ class ChangeRows:
 
     def _audit(self, outcome: Outcome, *, version_after: int | None) -> None:
         assert outcome.key is not None
-        # What was done: a resource that is stored although deprecated was created.
+        # The status may be `deprecated` although the resource was created.
         action = (UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status).value
         before = None if outcome.stored is None else outcome.stored.version
         at, project, actor = self.origin.at, self.origin.project, self.origin.actor
@@ -303,8 +303,9 @@ class ChangeRows:
 
 
 def _wanted_by_owners(decided: Decided, view: PlanningView) -> dict[Key, bytes | None]:
-    """Find what the owners' heads want in place of what a request stores, by digest; None for an invalid document. A
-    guess that is hidden has no digest: it has drifted, even when it is what its owner wants.
+    """Return the digests that owners' heads want for resources that a request updates; None for an invalid document.
+
+    A hidden guess has no digest, so it counts as drift even if it is what the owner wants.
     """
     keys: dict[str, list[Key]] = {}
     for outcome in decided.outcomes:
@@ -315,9 +316,9 @@ def _wanted_by_owners(decided: Decided, view: PlanningView) -> dict[Key, bytes |
 
 
 def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) -> Prepared:
-    """A version keeps the hash of the one before it when neither the spec nor its secrets differ.
+    """Keep the hash of the previous version if neither the spec nor its secrets differ.
 
-    One without secrets has the same hash anyway, and one that is damaged in the store has none.
+    A version without secrets has the same hash anyway, and a damaged version has none.
     """
     if before is None or ready.secrets is None or ready.secrets != before.secrets:
         return ready
@@ -327,10 +328,10 @@ def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) 
 
 
 def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, bytes]:
-    """Return the resources that a dry run would store, less the hashes that follow from a guess.
+    """Return the resources that a dry run would store, without hashes that cover a secret sent in clear text.
 
-    A dry run must not reveal to an actor who may send but not read secrets if one equals the stored one. So a secret in
-    clear always counts as changed (`decisions`), and no hash that covers it is shown. A `(sensitive)` is no guess.
+    An actor may be allowed to send secrets but not to read them, so a dry run must not reveal if a sent secret equals
+    the stored one. Therefore it always counts as changed (`decisions`). A `(sensitive)` is no guess.
     """
     found = dict(shown)
     for key in decided.guessed() & shown.keys():

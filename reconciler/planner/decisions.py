@@ -31,12 +31,12 @@ NAMED = 10  # a note names this many resources, and counts the rest
 
 
 Tell: TypeAlias = Callable[[Desired, Sequence[Violation]], str]
-"""Tells the violations of a document, one a line, with their places."""
+"""Renders the violations of a document, one in each line, with their places."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentBatch:
-    """Documents that one actor wants stored, and what is stored under their keys."""
+    """Documents that one actor wants to store, and the stored resources with the same keys."""
 
     documents: Sequence[Desired]
     stored: Mapping[Key, StoredState]
@@ -47,9 +47,10 @@ class DocumentBatch:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The outcome of every document, and what follows. Ordinals of outcomes index `documents`.
+    """The outcome of every document, and its effects. Ordinals of outcomes index `documents`.
 
-    `fits` has each document that is stored. `unresolved` are those that are invalid for their surroundings.
+    `fits` has each document that is stored. `unresolved` are documents that are invalid because of other resources.
+    `standing` has the effects on other resources: their incomplete lines and their delivery.
     """
 
     documents: Sequence[Desired]
@@ -65,12 +66,12 @@ class Decided:
         return self.documents[outcome.ordinal]
 
     def written(self, kinds: Collection[str] | None = None) -> dict[Key, Desired]:
-        """Return what is stored anew, of these kinds or of all."""
+        """Return the documents that are created or updated, of these kinds or of all."""
         writing = ((one.key, one) for one in self.outcomes if one.change in WRITING and one.key is not None)
         return {key: self.document(one) for key, one in writing if kinds is None or key.kind in kinds}
 
     def guessed(self) -> set[Key]:
-        """Return the resources with a secret that was sent in clear."""
+        """Return the resources with a secret that was sent in clear text."""
         return {
             key
             for key, fit in self.fits.items()
@@ -79,10 +80,10 @@ class Decided:
 
 
 def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[Decided, ...]:
-    """Decide one outcome for each document of each batch, in order, and what follows from them.
+    """Decide one outcome for each document of each batch, in order, and the effects on other resources.
 
-    All batches are judged together, as one change. At most one of them owns a key that several have. What follows for
-    others is the same in each: the caller chooses with which it is told.
+    All batches are judged together, as one change. If several have the same key, at most one of them owns it. The
+    effects on others are the same in each decision: the caller chooses the one that reports them.
     """
     change = _Change([_renewed(batch, snapshot) for batch in batches], snapshot)
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
@@ -105,7 +106,7 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
 
 
 class _Change:
-    """One change while it is decided: its batches, the planner's outcomes for each, and what is to be judged."""
+    """One change while it is decided: its batches, the planner's outcomes for each, and the documents to judge."""
 
     def __init__(self, batches: list[DocumentBatch], snapshot: StoreSnapshot) -> None:
         self.batches = batches
@@ -114,7 +115,7 @@ class _Change:
         self._plan()
 
     def outcomes(self) -> Iterator[tuple[int, DocumentBatch, Outcome]]:
-        """Yield the outcome of each document: the number of this among all, and its batch."""
+        """Yield each document's number in the change, its batch, and its outcome."""
         for first, batch, planned in zip(self.firsts, self.batches, self.planned, strict=True):
             for number, one in enumerate(planned, first):
                 yield number, batch, one
@@ -127,16 +128,15 @@ class _Change:
         return planner.plan(batch.documents, batch.stored, actor=batch.actor, suspended=self._snapshot.suspended)
 
     def _coming(self) -> Coming:
-        """Judge whatever its role, its repository's settings, and the document itself do not rule out already.
+        """Collect the documents to judge: those that role, repository settings and the document itself allow.
 
-        Of a resource that several batches hold, the document of its owner arrives. The others are not stored, and may
-        be invalid.
+        If several batches hold a resource, the owner's document arrives. The others are not stored, and may be invalid.
         """
         judged: dict[int, Desired] = {}
         arriving: dict[Key, int] = {}
         accepting, invalid = set(), set()
         for number, batch, one in self.outcomes():
-            # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
+            # Without `stored` it was forbidden before it was compared: by role or by the repository's settings.
             is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
             if one.status in UNJUDGED and one.key is not None:
                 invalid.add(one.key)
@@ -154,20 +154,20 @@ class _Change:
         return Coming(judged, arriving, there, accepting, invalid=invalid)
 
     def arriving_types(self) -> dict[Key, Desired]:
-        """Return the types that will be stored, or are already, if nothing is wrong with them."""
+        """Return the types that are stored after the change, unless they turn out to be invalid."""
         coming = self.coming
         return {key: coming.judged[number] for key, number in coming.arriving.items() if key.kind in components.TYPES}
 
     def tried_types(self, lookup: TypeLookup) -> frozenset[Key]:
-        """Return the types of a dry run that are not in force yet."""
+        """Return the types of a dry run that are not in force before it."""
         if not self._snapshot.hide_guesses:
             return frozenset()
         before = TypeLookup(self._snapshot.view, project=self._snapshot.project, coming={})
         return frozenset(key for key in self.arriving_types() if not stored.is_same_type(key, before, lookup))
 
     def keep_secrets(self, lookup: TypeLookup) -> Mapping[Key, frozenset[Pointer]]:
-        """Put the secrets that stay in place, and take its digest from each document with a guess at a secret. Returns
-        the places where `(sensitive)` stood for one.
+        """Replace each `(sensitive)` by the stored secret, and remove the digest of each document that may guess one.
+        Return the places that were replaced.
         """
         snapshot, before = self._snapshot, [batch.documents for batch in self.batches]
         places: dict[Key, frozenset[Pointer]] = {}
@@ -184,8 +184,8 @@ class _Change:
         return places
 
     def _may_guess(self, document: Desired, batch: DocumentBatch) -> bool:
-        """Return True where the answer would tell if a secret equals the stored one, and nothing else came of a wrong
-        guess: in all of a dry run, otherwise in what another owns.
+        """Return True if the answer would reveal whether a secret equals the stored one, at no risk for the guesser: in
+        a dry run, and for resources of another owner.
         """
         snapshot = self._snapshot
         if document.key is None or document.key not in batch.stored or not document.owned:
@@ -195,7 +195,7 @@ class _Change:
         return not planner.is_free(batch.stored[document.key], actor=batch.actor, suspended=snapshot.suspended)
 
     def refuse(self, resolved: Resolved) -> None:
-        """Plan again without what is refused for its surroundings."""
+        """Plan again with the documents refused that do not fit other resources."""
         if not resolved.violations and not resolved.faults:
             return
         for index, (first, batch) in enumerate(zip(self.firsts, self.batches, strict=True)):
@@ -211,7 +211,7 @@ class _Change:
             self.planned[index] = self._planned(replace(batch, documents=documents))
 
     def standing(self, resolved: Resolved, *, lookup: TypeLookup, judging: BlindTypes) -> DependantState:
-        """Find what the change makes incomplete or complete."""
+        """Find the resources that the change makes incomplete or complete."""
         storing: dict[Key, tuple[Desired, Fit]] = {}
         were = []
         moved = set()
@@ -227,13 +227,13 @@ class _Change:
             present = None if one.key is None else batch.stored.get(one.key)
             if present is None:
                 continue
-            # It stays as it is, and may have become incomplete or complete: secrets come and go.
+            # An unchanged resource may become incomplete or complete, for example when a secret comes or goes.
             fit = resolved.fits.get(number)
             if present.incomplete or number in resolved.violations or (fit is not None and fit.violations):
                 doubtful.add(present.key)
         search = DependantSearch(storing, self._snapshot, lookup=lookup, judging=judging)
         found = search.find(were, doubtful)
-        # A head that is replaced gets its status with it.
+        # A moved head gets its status with its new row.
         return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))
 
 
@@ -255,8 +255,8 @@ def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
 
 
 def _noted(outcome: Outcome, batch: DocumentBatch, fits: Mapping[Key, Fit], standing: DependantState) -> Outcome:
-    """Add the notes on what is stored, or is already: what is odd about it, which of its components do not run, and
-    which others it makes incomplete.
+    """Add notes to the outcome of a stored resource: its oddities, its components that do not run, and the resources
+    that it makes incomplete.
     """
     if outcome.key is None or outcome.ordinal is None:
         return outcome
@@ -284,10 +284,10 @@ def id_conflicts(
     leaving: Sequence[Key] = (),
 ) -> dict[int, str]:
     """Return, by ordinal, the reasons why new resources cannot have the ids in their documents. An existing resource
-    keeps its own; if several new ones have the same, none gets it, since their order must not matter.
+    keeps its id. If several new ones have the same id, none gets it, since their order must not matter.
 
-    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id. The id of a
-    built-in resource is only for the one that replaces it, so that the shown form can be edited and applied.
+    The ids of resources that are `leaving` in the same change are free, so a renamed resource keeps its id. The id of a
+    built-in resource is reserved for a resource that replaces it: people edit and apply the shown form.
     """
     proposed = {
         ordinal: one.proposed_id

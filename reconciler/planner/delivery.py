@@ -1,8 +1,8 @@
-"""Delivery: `status.delivery` of Configurations once a change is made, and the last good routes that it leaves.
+"""Delivery: `status.delivery` of Configurations after a change, and their last good routes.
 
-A component concerns the Configurations that use it only when that changes of it which decides whether they deliver: its
-type, whether it is disabled, its processors; and a Destination those whose last good route goes there. So another
-password of a destination costs nothing here, however many name it.
+A changed component affects its Configurations only by the fields that decide if they deliver: its type, `disabled` and
+its processors. A Destination also affects Configurations whose last good route leads to it. So a new password of a
+Destination costs nothing here, even if many Configurations name it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,8 +29,8 @@ from reconciler.store.records import PastRouteRow, StoredDocument
 
 
 class Asked(NamedTuple):
-    """A Configuration as it will be: its spec, and whether it is complete. `stored` is what is stored of it, None for
-    one that this change writes.
+    """A Configuration after the change: its spec, and if it is complete. `stored` is the stored document; None if this
+    change writes it.
     """
 
     spec: Value
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 class ComponentUses:
-    """The components that Configurations name, before a change that stores `written` and after it, each read once."""
+    """The components that Configurations name, before and after a change that stores `written`. Each is read once."""
 
     def __init__(self, snapshot: StoreSnapshot, *, written: Mapping[Key, Desired]) -> None:
         self._snapshot = snapshot
@@ -48,14 +48,14 @@ class ComponentUses:
         self._after: dict[Key, ComponentUse | None] = {}
 
     def after(self, key: Key) -> ComponentUse | None:
-        """Return a component as it will be; None when it cannot be read."""
+        """Return a component after the change; None if it cannot be read."""
         if key not in self._after:
             written = self._written.get(key)
             self._after[key] = self.before(key) if written is None else routes.component_use(written.document()["spec"])
         return self._after[key]
 
     def before(self, key: Key) -> ComponentUse | None:
-        """Return a component as it is stored or built in; None when it cannot be read."""
+        """Return a stored or built-in component; None if it cannot be read."""
         if key not in self._before:
             present = self._snapshot.view.documents(self._snapshot.project, [key]).get(key)
             built_in = builtins.built_in().get(key)
@@ -67,22 +67,22 @@ class ComponentUses:
 
 
 class DeliveryStatuses:
-    """Answers for one change that stores `written`. `past_routes` are the rows that go with the answers, `flows` what
-    they change.
+    """The delivery of Configurations after a change that stores `written`. `past_routes` are the rows of their last
+    good routes, `flows` the changes of delivery.
     """
 
     def __init__(self, snapshot: StoreSnapshot, *, written: Mapping[Key, Desired], lookup: Lookup) -> None:
         self._snapshot = snapshot
         self._written = written
         self._lookup = lookup
-        # In a dry run it is not compared whether a secret is the stored one, lest the answer tell.
+        # A dry run does not compare secrets with stored ones, because the answer would reveal the result.
         self._compared = [name for name in routes.WHERE if not (snapshot.hide_guesses and name == "headers")]
         self._parts = ComponentUses(snapshot, written=written)
         self.past_routes: list[PastRouteRow] = []
         self.flows: list[Flow] = []
 
     def answers(self, asked: Mapping[Key, Asked]) -> dict[Key, Delivery]:
-        """Tell of each of these Configurations whether it delivers then."""
+        """Return for each of these Configurations if it delivers after the change."""
         verdicts = {
             key: routes.route_verdict(key.name, one.spec, ready=one.ready, known=self._parts.after)
             for key, one in asked.items()
@@ -132,7 +132,9 @@ class DeliveryStatuses:
         return {name: msgspec.json.decode(past, type=Past) for name, past in found.items()}
 
     def _past_of(self, key: Key, before: StoredDocument, *, known: Past | None, delivered: bool) -> Past | None:
-        """Return what is remembered of this Configuration, or is to be, since it delivered before. Raises Damaged."""
+        """Return the last good route of a Configuration: the stored one, or that of its delivery before the change.
+        Raises Damaged.
+        """
         body = stored.masked_document(key, before)
         identity = rendering.identity_of(body)
         if known is not None and known.id == identity.id:
@@ -147,7 +149,7 @@ class DeliveryStatuses:
         return Past(id=identity.id, version=identity.version, since=at, at=at, uses=uses)
 
     def _leads_elsewhere(self, key: Key, past: Past, asked: Asked, name: str, now: Use) -> bool:
-        """Return True when a webhook of the route leads elsewhere by this change, or nobody can say where it led."""
+        """Return True if this change moves a webhook of the route, or if its former address is unknown."""
         if now.key is not None and now.key in self._written:
             later = components.given_parameters(self._written[now.key].document()["spec"])
         elif now.key is None and asked.stored is None:
@@ -161,12 +163,12 @@ class DeliveryStatuses:
         return routes.leads_elsewhere(good, later, component_type, names=self._compared)
 
     def concerned(self) -> Iterator[tuple[Key, StoredDocument]]:
-        """Yield the stored Configurations, none of those that are written, that may have another answer than before."""
+        """Yield the stored Configurations, except written ones, whose delivery may change."""
         components_written = [key for key in self._written if key.kind in components.KINDS]
         before = self._snapshot.documents(components_written)
         changed = [key for key, one in before if stored_part(key, one) != self._parts.after(key)]
         users = self._snapshot.users(changed)
-        # A processor may be named by a component that a Configuration names.
+        # A Configuration may use a processor through one of its components.
         users |= self._snapshot.users([key for key in users if key.kind in components.KINDS])
         destinations = {key.name for key in self._written if key.kind == "Destination"}
         for name, past in self._past.items() if destinations else ():
@@ -177,7 +179,7 @@ class DeliveryStatuses:
 
 
 def delivering_before(key: Key, before: StoredDocument, uses: ComponentUses, known: Past | None) -> Delivering:
-    """Return what a stored Configuration delivers; `known` is its last good route, if that is remembered."""
+    """Return the delivery of a stored Configuration. `known` is its last good route, if one is stored."""
     said = rendering.delivery(before.status)
     if said is None or said.reason:
         return NOTHING
@@ -194,8 +196,8 @@ def delivering_before(key: Key, before: StoredDocument, uses: ComponentUses, kno
 
 
 def given_at(view: PlanningView, project: str, configuration: str, past: Past, name: str) -> list[Value] | None:
-    """Return the parameters of a webhook of a last good route, as they were, secrets in clear; None when nobody can
-    say.
+    """Return the former parameters of a webhook of a last good route, with secrets in clear text; None if they are
+    unknown.
     """
     _, colon, given_id = name.partition(":")
     key = Key("Configuration", configuration) if colon else Key("Destination", name)
@@ -211,7 +213,7 @@ def given_at(view: PlanningView, project: str, configuration: str, past: Past, n
 
 
 def stored_part(key: Key, before: StoredDocument) -> ComponentUse | None:
-    """Return what of a stored component decides about delivery; None when it cannot be read."""
+    """Return the fields of a stored component that decide about delivery; None if it cannot be read."""
     with suppress(Damaged):
         return routes.component_use(stored.masked_document(key, before)["spec"])
     return None

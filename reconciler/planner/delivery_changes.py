@@ -1,6 +1,4 @@
-"""Changes of delivery by all that is decided together: flows that stop, start, move or go stale, and webhooks that lead
-elsewhere.
-"""
+"""Changes of delivery by one change: flows that stop, start, move or become stale, and webhooks with a new address."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -28,7 +26,7 @@ DELETED = "the Configuration is deleted"
 
 
 def find_flows(decided: Sequence[Decided], snapshot: StoreSnapshot) -> tuple[Flow, ...]:
-    """Return what a change does to delivery, the gravest first. Asked for inside the snapshot of the decision.
+    """Return the changes of delivery, the gravest first. Call it inside the snapshot of the decision.
 
     Raises StoreFault.
     """
@@ -39,7 +37,7 @@ def find_flows(decided: Sequence[Decided], snapshot: StoreSnapshot) -> tuple[Flo
 
 
 def subject(flow: Flow) -> Key:
-    """Return the resource that a flow is told with: the Configuration, or the destination that moves."""
+    """Return the resource that a flow is reported with: the Configuration, or the destination that moves."""
     configuration, colon, _ = flow.destination.partition(":")
     if flow.configuration or colon:
         return Key("Configuration", flow.configuration or configuration)
@@ -61,7 +59,7 @@ def _ended(decided: Iterable[Decided], snapshot: StoreSnapshot) -> Iterator[Flow
 
 
 def _moved(decided: Sequence[Decided], snapshot: StoreSnapshot) -> Iterator[Flow]:
-    """Yield the destinations that something delivers to, and whose address changes."""
+    """Yield the used destinations whose address changes."""
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming={})
     told = {key: each for one in decided for key, each in one.standing.delivery.items()}
     for name, good, after in _endpoints_changed(decided, snapshot):
@@ -88,8 +86,8 @@ def _delivers(said: Delivery | None) -> bool:
 
 
 def changed_endpoints(decided: Iterable[Decided], snapshot: StoreSnapshot) -> tuple[str, ...]:
-    """Return the names of the stored webhooks that a change deletes, disables or points elsewhere, sorted. One that a
-    Configuration names no more is among them, even if another one still names it.
+    """Return the names of stored webhooks that a change deletes, disables or moves to another address, sorted. It also
+    has webhooks that a Configuration no longer names, even if another one still names them.
     """
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming={})
     found = {
@@ -103,13 +101,13 @@ def changed_endpoints(decided: Iterable[Decided], snapshot: StoreSnapshot) -> tu
 def _stored_endpoints(key: Key, before: StoredDocument) -> Endpoints:
     with suppress(Damaged):
         return routes.endpoints(key, stored.document_in_clear(key, before)["spec"])
-    return {key.name: None}  # the route may be older than the damage
+    return {key.name: None}  # its route may still be in use
 
 
 def _endpoints_changed(
     decided: Iterable[Decided], snapshot: StoreSnapshot
 ) -> Iterator[tuple[str, list[Value] | None, Endpoints]]:
-    """Yield each stored webhook of what changes, with its parameters, and all webhooks of the resource afterwards."""
+    """Yield each stored webhook of changed resources with its parameters, and the resource's webhooks afterwards."""
     changed = {key: one for key, one in _changed(decided).items() if key.kind in ("Configuration", "Destination")}
     for key, before in snapshot.documents(changed):
         document = changed[key]
@@ -119,7 +117,7 @@ def _endpoints_changed(
 
 
 def _changed(decided: Iterable[Decided]) -> dict[Key, Desired | None]:
-    """Return what is stored of another version, and None for what is deleted."""
+    """Return the resources that are updated, with their documents, and those that are deleted, with None."""
     found: dict[Key, Desired | None] = {}
     for one in decided:
         for outcome in one.outcomes:

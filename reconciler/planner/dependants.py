@@ -1,8 +1,8 @@
 """Dependants: the resources that a change makes incomplete or complete.
 
 A resource is incomplete when parameters of its components do not fit their types, or when it names a component that is
-incomplete. Nothing is refused here. The cost follows what the change touches: users of a changed type or extension,
-and, upwards from each resource that becomes incomplete or complete, those that name it.
+incomplete. Nothing is refused here. The cost depends on the change: it examines the users of a changed type or
+extension, and then the users of each resource that becomes incomplete or complete.
 """
 
 from collections import defaultdict, deque
@@ -34,13 +34,12 @@ JUDGES = components.TYPES | {"Extension"}
 
 @dataclass(frozen=True, slots=True)
 class DependantState:
-    """The lines that each resource's status lists under `incomplete`; `owners` are the repositories whose resources
-    changed so.
+    """The effects of a change on statuses. `owners` are the repositories whose stored resources are affected.
 
-    `written` has the lines of what the change stores, where there are any. `stored` has those of what it does not
-    store, but whose status changes; `rows` are theirs. `delivery` has, of every Configuration among both, whether it
-    delivers; `past_routes` are the rows that go with that. `made_incomplete` has, of what the change stores, which
-    others become incomplete by it, in order. `flows` is what changes in delivery, but by deletions and moves.
+    `written` has the lines of `status.incomplete` for resources that the change writes, `stored` those for other
+    resources whose status changes; `rows` are the rows of the latter. `delivery` says for each Configuration among both
+    if it delivers; `past_routes` are the rows of last good routes. `made_incomplete` has, for each written resource,
+    the others that it makes incomplete, in order. `flows` are the changes of delivery, except by deletions and moves.
     """
 
     written: Mapping[Key, Lines] = field(default_factory=dict)
@@ -57,7 +56,7 @@ NOTHING = DependantState()
 
 
 class DependantSearch:
-    """Finds the standing of everything that storing `written` touches. `judging` are the types that judge it."""
+    """Finds the effects of storing `written` on statuses. `judging` finds the types for the judgement."""
 
     def __init__(
         self,
@@ -72,23 +71,23 @@ class DependantSearch:
         self._written = {key: document for key, (document, _) in written.items()}
         self._type_of = stored.types_after(self._written, lookup.of_extension)
         self._delivering = DeliveryStatuses(snapshot, written=self._written, lookup=lookup)
-        self._stored: dict[Key, StoredDocument] = {}  # those whose standing may change
+        self._stored: dict[Key, StoredDocument] = {}  # resources whose status may change
         self._documents: dict[Key, dict[str, Value]] = {}
         self._own: dict[Key, Lines] = {
             key: resolving.unresolved_lines(fit.violations) if fit.violations else ()
             for key, (_, fit) in written.items()
         }
-        self._named_by: dict[Key, list[Key]] = defaultdict(list)  # of the components that what is written names
+        self._named_by: dict[Key, list[Key]] = defaultdict(list)  # the written users of each component
         for key, document in self._written.items():
             for target in document.references:
                 if target.kind in components.KINDS:
                     self._named_by[target].append(key)
 
     def find(self, incomplete: Iterable[Key], doubtful: Collection[Key]) -> DependantState:
-        """Find them. `incomplete` are those of `written` that were so before; `doubtful` are stored resources that are
-        judged again whatever is written.
+        """Find the effects. `incomplete` are written resources that were incomplete before; `doubtful` are stored
+        resources that are judged again in any case.
         """
-        # First the users of what judges, then, from whatever was or is incomplete, all that names it.
+        # First the users of types and extensions, then the users of every resource that was or is incomplete.
         toggled = {key for key, own in self._own.items() if own}
         toggled |= self._written.keys() & set(incomplete)
         toggled |= {key for target in self._incomplete(self._named_by) for key in self._named_by[target]}
@@ -98,19 +97,19 @@ class DependantSearch:
         while fresh:
             users = self._snapshot.users(fresh)
             self._judge(users)
-            # A resource that names a changed one may change too, and so on upwards.
+            # A resource that names a changed one may change too, and so on.
             users |= {key for target in fresh for key in self._named_by.get(target, ())}
             fresh = users - toggled
             toggled |= users
         return self._settled()
 
     def _judge(self, keys: Collection[Key]) -> set[Key]:
-        """Judge these stored resources; those that were or are incomplete."""
+        """Judge these stored resources. Return those that were or are incomplete."""
         snapshot = self._snapshot
-        # A difference of sets would look at all that is written, once in every step of a chain.
+        # A difference of sets would iterate over everything that is written, in every step of a chain.
         fresh = {key for key in keys if key not in self._written and key not in self._stored}
         for key, one in sorted(snapshot.view.documents(snapshot.project, fresh).items()):
-            with suppress(Damaged):  # of what nobody can read, nothing new can be said
+            with suppress(Damaged):  # a damaged resource keeps its status
                 document = stored.document_in_clear(key, one)
                 lookup = self._judging.of(document, stored.held_secrets(key, one))
                 fit = type_checks.fit(
@@ -123,7 +122,7 @@ class DependantSearch:
         return {key for key in fresh & self._stored.keys() if self._own[key] or self._stored[key].incomplete}
 
     def _settled(self) -> DependantState:
-        """Find the least set of incomplete resources: two that name each other do not keep each other incomplete."""
+        """Find the smallest set of incomplete resources: two that name each other do not keep each other incomplete."""
         named_by = defaultdict(list, {target: list(users) for target, users in self._named_by.items()})
         for key in self._stored:
             for target in {one.key for one in components.references(self._documents[key])}:
@@ -158,7 +157,7 @@ class DependantSearch:
         )
 
     def _caused(self, incomplete: set[Key], named_by: Mapping[Key, Sequence[Key]]) -> dict[Key, tuple[Key, ...]]:
-        """Of what is written, the stored resources that were complete and become incomplete by it."""
+        """Return, for each written resource, the stored resources that it makes incomplete."""
         fresh = {key for key in self._stored.keys() & incomplete if not self._stored[key].incomplete}
         causes: dict[Key, set[Key]] = defaultdict(set)
         todo = deque((key, key) for key in sorted(incomplete & self._written.keys()))
@@ -175,19 +174,19 @@ class DependantSearch:
         return {cause: tuple(keys) for cause, keys in found.items()}
 
     def _judged_by(self, key: Key) -> set[Key]:
-        """Find what is written and may say that a stored resource is wrong."""
+        """Find the written resources, such as types, that may make a stored resource invalid."""
         named = {one.key for one in components.references(self._documents[key]) if one.key.kind in JUDGES}
         return named & self._written.keys()
 
     def _incomplete(self, targets: Iterable[Key]) -> list[Key]:
-        """Those of the targets that are incomplete and stay so, since this change does not touch them."""
+        """Return the targets that are incomplete and stay so, because this change does not affect them."""
         untouched = [key for key in targets if key not in self._own]
         found = self._snapshot.view.stored(self._snapshot.project, untouched)
         return [key for key, one in found.items() if one.incomplete]
 
     def _delivery(self, lines: dict[Key, Lines], incomplete: set[Key]) -> dict[Key, Delivery]:
-        """Tell of each Configuration that is written or judged here whether it delivers; others that have another
-        answer than before are added to `lines`.
+        """Return for each written or judged Configuration if it delivers. Other Configurations whose delivery changes
+        are added to `lines`.
         """
         told = self._delivering.answers(
             {

@@ -1,4 +1,4 @@
-"""The fields that a change differs in from what is stored: of a plan, a dry run, a run, and the history."""
+"""The fields that differ from the stored version, for plans, dry runs, runs and the history."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -30,7 +30,7 @@ def stored_state(key: Key, held: StoredDocument | VersionRow) -> ResourceState:
 
 
 def bounded(found: Iterator[PlanField], *, most: int = plan.MOST_FIELDS) -> BoundedFields:
-    """Return the first fields, and how many more there are; none of one that is damaged."""
+    """Return the first fields and the number of others; nothing for a damaged resource."""
     with suppress(Damaged):
         shown = tuple(islice(found, most))
         return shown, sum(1 for _ in found)
@@ -80,12 +80,13 @@ def _compared(one: ChangedVersions, view: PlanningView, *, project: str, lookup:
 # A dry run, whose caller may guess at stored secrets.
 
 
-def would_change(decided: Decided, world: StoreSnapshot, *, seed: bytes) -> dict[Key, BoundedFields]:
-    """Return the fields of each resource that would be stored anew or deleted, until there are enough for one answer.
+def would_change(decided: Decided, snapshot: StoreSnapshot, *, seed: bytes) -> dict[Key, BoundedFields]:
+    """Return the fields of each resource that would be written or deleted, until there are enough for one answer.
 
-    A secret that came in clear always counts as changed: nothing may show if it is the stored one. `seed` is random.
+    A secret that was sent in clear text always counts as changed, so that the answer confirms no guess. `seed` is
+    random.
     """
-    lookup = TypeLookup(world.view, project=world.project, coming=decided.written(components.TYPES))
+    lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=decided.written(components.TYPES))
     found: dict[Key, BoundedFields] = {}
     left = MOST_TOGETHER
     for outcome in decided.outcomes:
@@ -93,13 +94,13 @@ def would_change(decided: Decided, world: StoreSnapshot, *, seed: bytes) -> dict
             break
         if outcome.change not in (*WRITING, Change.DELETE) or outcome.key is None:
             continue
-        world.check()
+        snapshot.check()
         key, new = outcome.key, None
         if outcome.change is not Change.DELETE:
             sent = ResourceState(decided.document(outcome).document(), dict(decided.fits[key].secrets))
             new = plan_fields.veiled(sent, known=decided.kept.get(key, ()), seed=seed)
         with suppress(Damaged):
-            before = world.view.documents(world.project, [key]).get(key)
+            before = snapshot.view.documents(snapshot.project, [key]).get(key)
             old = None if before is None else stored_state(key, before)
             old = old and plan_fields.veiled(old, known=old.secrets, seed=seed)
             found[key] = bounded(plan_fields.find_fields(old, new, lookup=lookup), most=min(left, plan.MOST_FIELDS))

@@ -1,6 +1,7 @@
 """Judging a head: the resources that are stored, deleted, and transferred to other repositories.
 
-These depend on each other. What the files hold, what is gone, and what other repositories hold of that come in.
+These three depend on each other. The input is what the files define, what is removed, and which other repositories
+define removed resources.
 """
 
 import hashlib
@@ -29,13 +30,13 @@ from reconciler.store.contract import PlanningView
 from reconciler.store.records import HeldRow
 
 WAITING, UNMENDED = "waiting", "refused"  # see `store.records.WantedRow`
-MOST_ROUNDS = 3  # judgements of the whole head
+MOST_ROUNDS = 3  # of judging the whole head; after them, no id of a deleted resource is free
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipClaim:
-    """A resource that this head drops and that a repository which is not judged here defines in a file. It becomes the
-    owner of the stored version; its next run stores what the file says.
+    """A resource that this head drops and that a repository outside this change defines. That repository becomes the
+    owner of the stored version, and its next run stores the content of its file.
     """
 
     stored: StoredState
@@ -46,8 +47,8 @@ class OwnershipClaim:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The head of a repository before it is judged: its files, what they do not hold any more, and what decides about
-    both.
+    """The head of a repository before it is judged: its files, the resources that they no longer define, and the facts
+    that decide about both.
     """
 
     reading: TreeReading
@@ -55,45 +56,47 @@ class Head:
     rules: RepositoryRules
     around: PruneCircumstances
     tell: Tell
-    claims: Sequence[OwnershipClaim] = ()  # of others, on what is removed
+    claims: Sequence[OwnershipClaim] = ()  # of other repositories, on removed resources
 
 
 @dataclass(frozen=True, slots=True)
 class HeadDecision:
-    """All that is done about a head. `owned` counts the repository's resources; `stayed` is what the last plan kept."""
+    """The decision about a head. `owned` is the number of resources that the repository owns, and `stayed` are the
+    resources that the last plan kept although its head did not hold them.
+    """
 
-    reading: TreeReading  # with the files that hold nothing any more
-    decided: Decided  # its outcomes begin with those of what is gone
-    passed: Mapping[Key, str]  # to other repositories
-    claims: Sequence[OwnershipClaim]  # those of them that are met without a document
+    reading: TreeReading
+    decided: Decided  # its outcomes begin with those of removed resources
+    passed: Mapping[Key, str]  # the new owners of transferred resources
+    claims: Sequence[OwnershipClaim]  # transfers to repositories outside this change
     unconverged: tuple[str | None, ...]  # for each document, as in the index
     pruning: Pruning
     owned: int
     stayed: frozenset[HeldRow]
-    claimed_from: frozenset[str]  # owners of what the head holds and its last one did not
+    claimed_from: frozenset[str]  # owners of resources that the head wants for the first time
     refused: bool
 
-    def told_elsewhere(self) -> "HeadDecision":
-        """Return the same without what follows for others, which is told with another head."""
+    def without_effects_on_others(self) -> "HeadDecision":
+        """Return the same without effects on other resources: another head of the change reports them."""
         own = replace(self.decided.standing, rows=(), owners=frozenset(), past_routes=(), flows=())
         return replace(self, decided=replace(self.decided, standing=own))
 
     @property
     def changes(self) -> bool:
-        """Resources change, or what is said of them."""
+        """True if resources or their statuses change."""
         return self.stores or (not self.refused and bool(self.decided.standing.rows))
 
     @property
     def stores(self) -> bool:
-        """Resources of the head change, or pass on."""
+        """True if resources of the head change or pass to another repository."""
         changes = any(one.change is not Change.NONE for one in self.decided.outcomes)
         return not self.refused and (changes or bool(self.claims))
 
     @property
     def paths(self) -> frozenset[str]:
-        """The files of which something is stored, or adopted, with a source of this commit."""
+        """The files of resources that get this commit as their source."""
         outcomes = () if self.refused else self.decided.outcomes
-        # What is written or adopted has this commit as its source: it neither keeps its source nor stays as it is.
+        # These are written resources, and those adopted from the API. Others keep their source.
         own = (
             one
             for one in outcomes
@@ -112,25 +115,25 @@ class HeadDecision:
 
 
 def judge_heads(heads: Sequence[Head], snapshot: StoreSnapshot) -> tuple[HeadDecision, ...]:
-    """Decide what is stored, what is deleted, and which claims are met. The id of a deleted resource is free for a new
-    one. If it stays after all, it keeps its id, and the document that wanted the id is not stored; then fewer may be
-    deleted, and so on. If deletions are held, nothing is transferred either.
+    """Decide which resources are stored, deleted and transferred. The id of a deleted resource is free for a new one.
+    If the resource must stay after all, it keeps its id, and the document that wanted the id is not stored; then others
+    may have to stay too, and so on. If deletions are held, nothing is transferred either.
 
-    Heads of several repositories of one project are judged as if all of them were applied: documents of each may refer
-    to those of all. A resource that one drops passes to the first other one that has it, by name.
+    Heads of several repositories of one project are judged as if all of them were applied: their documents may refer to
+    each other. A dropped resource passes to the first other repository by name that has it.
     """
     found = _Judgement(heads, snapshot).decide()
     applied = [head for head, decision in zip(heads, found, strict=True) if not decision.refused]
     if len(applied) in (0, len(heads)):
         return found
-    # Nothing of an atomic head that is refused is stored, and that is what the others meet.
+    # A refused atomic head stores nothing, so the others are judged again without it.
     again = iter(judge_heads(applied, snapshot))
     return tuple(decision if decision.refused else next(again) for decision in found)
 
 
 Owners: TypeAlias = Mapping[Key, tuple[int, Desired]]
-"""The head that has a resource, by its number, and its document: of what several have, or what one drops and another
-has.
+"""The number of the head that owns a resource, and its document there. It has resources that several heads define, and
+those that one drops and another defines.
 """
 
 
@@ -141,12 +144,12 @@ class _Round:
     conflicts: Mapping[int, str]  # by the numbers of all documents
     owners: Owners
     decided: Sequence[Decided]
-    passing: Sequence[Mapping[Key, str]]  # what each head drops, to the repositories that become the owners
+    passing: Sequence[Mapping[Key, str]]  # for each head, the resources that it drops, with their new owners
     pruned: Sequence[Pruning]
 
 
 class _Judgement:
-    """Heads that are judged in rounds: what stays although its head does not hold it is known only afterwards."""
+    """Judges heads in rounds, because only a round shows which removed resources must stay."""
 
     def __init__(self, heads: Sequence[Head], snapshot: StoreSnapshot) -> None:
         self._heads = heads
@@ -165,7 +168,7 @@ class _Judgement:
         self._unfit: dict[tuple[int, Key], str] = {}
 
     def decide(self) -> tuple[HeadDecision, ...]:
-        """Judge until no more stays than was assumed."""
+        """Repeat the judgement until only the resources stay that it assumed to stay."""
         freed, rounds = [key for keys in self._leaving for key in keys], 0
         while True:
             found = self._round(freed)
@@ -182,7 +185,7 @@ class _Judgement:
             if not is_more and (len(still) == len(freed) or self._conflicts(still) == found.conflicts):
                 return tuple(self._decision(number, found) for number in range(len(self._heads)))
             self._held |= held
-            # Ids may hang together in a long chain: then none of them is free, which is safe, and ends.
+            # A long chain of ids would need many rounds. After a few, no id counts as free: that is safe, and it ends.
             rounds += 1
             freed = still if rounds < MOST_ROUNDS else []
 
@@ -204,7 +207,7 @@ class _Judgement:
     def _owners(self) -> Owners:
         holders: dict[Key, list[tuple[int, Desired]]] = defaultdict(list)
         for number in sorted(range(len(self._heads)), key=self._name):
-            times = Counter(one.key for one in self._documents[number])  # what it has twice, it does not have
+            times = Counter(one.key for one in self._documents[number])  # a duplicate is invalid
             for one in self._documents[number]:
                 if one.key is not None and one.owned and one.allowed and times[one.key] == 1:
                     holders[one.key].append((number, one))
@@ -229,7 +232,7 @@ class _Judgement:
             ]
         others = {}
         for key, (owner, document) in owners.items():
-            if owner != number:  # what it will be
+            if owner != number:  # the resource as its owner will have it
                 others[key] = StoredState(key, digest=document.digest, version=0, owner=self._name(owner))
             elif key in self._stored:
                 others[key] = structs.replace(self._stored[key], owner=None)
@@ -240,7 +243,9 @@ class _Judgement:
         )
 
     def _passing(self, number: int, owners: Owners) -> dict[Key, str]:
-        """Return what a head drops and others define, and who: those that are judged here first."""
+        """Return the resources that a head drops and others define, with the new owner. Heads of this change go before
+        other repositories.
+        """
         claims = self._heads[number].claims
         claimed = {one.stored.key: one.repository for one in claims if one.stored.key not in self._held}
         return claimed | {key: self._name(owners[key][0]) for key in self._leaving[number] if key in owners}
@@ -270,7 +275,7 @@ class _Judgement:
         return found
 
     def _refused_owners(self, found: _Round) -> dict[tuple[int, Key], str]:
-        """Return the documents by which a head would become the owner, and that turned out to be invalid."""
+        """Return the documents that would make a head the owner but are invalid, with the reasons."""
         return {
             (number, one.key): one.reason
             for number, decided in enumerate(found.decided)
@@ -313,9 +318,10 @@ class _Judgement:
 def _claimed_from(
     told: Iterable[Outcome], reading: TreeReading, view: PlanningView, *, repository: str
 ) -> frozenset[str]:
-    """Find the repositories that own what this one wants as well from now on: they may wait to drop it.
+    """Return the owners of resources that this repository wants for the first time: they may wait to drop them.
 
-    What it wanted before they know: told of that again and again, two that want the same would never rest.
+    Owners are not told about earlier wants again: two repositories with the same resource would start each other for
+    ever.
     """
     of_others = {one.key: one.stored.owner for one in told if one.stored is not None and one.is_of_another(repository)}
     if not of_others:
@@ -326,8 +332,8 @@ def _claimed_from(
 
 
 def _unconverged(outcome: Outcome, mendable: Collection[int], *, repository: str) -> str | None:
-    """Tell for the index that a document is not what is stored for this repository, and if another change may mend
-    that: another owner may drop it, what is referred to may come, a type may change.
+    """Return the index's state of a document: None if it is stored, `waiting` if a change elsewhere may let it in, for
+    example if its owner drops it or a type changes, otherwise `refused`.
     """
     if outcome.is_of_another(repository) or outcome.ordinal in mendable:
         return WAITING
@@ -335,7 +341,7 @@ def _unconverged(outcome: Outcome, mendable: Collection[int], *, repository: str
 
 
 def transfer_note(passed: Mapping[Key, str]) -> str | None:
-    """Tell in a run what passed on: a reader of the run would look for it in vain otherwise."""
+    """Name the resources that passed to other repositories, for the message of the run."""
     taken: dict[str, list[Key]] = defaultdict(list)
     for key, repository in sorted(passed.items()):
         taken[repository].append(key)
@@ -344,7 +350,7 @@ def transfer_note(passed: Mapping[Key, str]) -> str | None:
 
 
 def _ruled(document: Desired, rules: RepositoryRules, *, lenient: bool) -> Desired:
-    """The document as its repository's settings and the mode of the plan have it."""
+    """Return the document with the rules of its repository's settings and of the plan's mode."""
     allowed = document.key is None or rules.allows(document.key)
     if allowed and not (lenient and document.recent is not None):
         return document
@@ -352,7 +358,7 @@ def _ruled(document: Desired, rules: RepositoryRules, *, lenient: bool) -> Desir
 
 
 def _refused_files(decided: Decided) -> dict[str, str]:
-    """The files of which a document is refused, with the first such place in each."""
+    """Return the files with a refused document, and the place of the first one in each."""
     found: dict[str, str] = {}
     for outcome in decided.outcomes:
         if outcome.status in REFUSED and outcome.ordinal is not None:
@@ -363,8 +369,8 @@ def _refused_files(decided: Decided) -> dict[str, str]:
 
 
 def renamed_resources(decided: Decided, leaving: Sequence[Key], snapshot: StoreSnapshot) -> dict[Key, Key]:
-    """Find what the head creates under another name with an equal spec, by the name before. Secrets are not compared:
-    an answer must not tell that a guess is one.
+    """Return the new keys of resources that the head creates with an equal spec under another name, by their old keys.
+    Secrets are not compared, because the answer must not confirm a guess.
     """
     kinds = {key.kind for key in leaving}
     created: dict[tuple[str, bytes], list[Key]] = defaultdict(list)
@@ -377,7 +383,7 @@ def renamed_resources(decided: Decided, leaving: Sequence[Key], snapshot: StoreS
     found = {}
     for key, document in sorted(snapshot.view.documents(snapshot.project, leaving if created else ()).items()):
         if not document.body:
-            continue  # of one that is damaged nobody knows what it was
+            continue  # damaged, so its spec is unknown
         renamed = created[key.kind, _digest(msgspec.json.decode(document.body).get("spec"))]
         if renamed:
             found[key] = renamed.pop(0)

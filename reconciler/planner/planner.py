@@ -1,9 +1,9 @@
-"""The planner: desired and stored to one status per resource. Pure; every door calls it.
+"""The planner: from desired and stored resources to one status for each. Pure; Git, the API and reviews all use it.
 
-If several statuses hold, the first of these counts: forbidden by role, invalid, forbidden by owner (an equal resource
-is `unchanged`), not-found, in-use, deprecated, then the rest. The same kind and name twice in one request or commit is
-invalid in every place, and each names the others. A resource stays as long as one that stays refers to it. `pruning`
-decides about resources that disappear from a repository.
+If several statuses apply, the first of these counts: forbidden by role, invalid, forbidden by owner (an equal resource
+is `unchanged`), not-found, in-use, deprecated, then the rest. If a kind and name occur twice in one request or commit,
+all of these documents are invalid, and each names the others. A resource cannot be deleted while one that stays refers
+to it. `pruning` decides about resources that disappear from a repository.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ def find_duplicates(desired: Sequence[Desired]) -> dict[int, str]:
 def _reason(ordinal: int, same: list[int], desired: Sequence[Desired]) -> str:
     document = desired[ordinal]
     assert document.key is not None
-    # Only the first few are named: a request may hold ten thousand of one name.
+    # Only the first few are named: a request may have ten thousand documents with one name.
     named = [other for other in same[: NAMED + 1] if other != ordinal][:NAMED]
     places = ", ".join(str(desired[other].place or f"item {other}") for other in named)
     left = len(same) - 1 - len(named)
@@ -45,9 +45,9 @@ References: TypeAlias = Mapping[Key, Collection[Key]]
 
 
 def resources_in_use(leaving: Iterable[Key], references: References) -> dict[Key, tuple[Key, ...]]:
-    """Of what is to leave, what cannot, and the resources that refer to it and stay, in order.
+    """Return those resources to delete that must stay, each with the staying resources that refer to it, in order.
 
-    A resource that refers to itself alone does not keep itself; two that refer to each other may leave together.
+    A reference to itself does not keep a resource. Two that refer to each other may be deleted together.
     """
     going = set(leaving)
     kept: dict[Key, tuple[Key, ...]] = {}
@@ -77,8 +77,8 @@ def plan(
 ) -> tuple[Outcome, ...]:
     """Return one outcome per document, in the order given; its ordinal is the document's position there.
 
-    `stored` holds at least the stored resources whose keys occur in `desired`. What a `suspended` repository owns, an
-    admin may change through the API.
+    `stored` has at least the stored resources whose keys occur in `desired`. An admin may change resources of a
+    `suspended` repository through the API.
     """
     twice = find_duplicates(desired)
     return tuple(
@@ -97,8 +97,8 @@ def plan_deletes(
 ) -> tuple[Outcome, ...]:
     """Return one outcome per key to delete, in the order given; only kind and name are read.
 
-    `references` holds at least those to the keys that occur in `desired`. A resource that stays keeps its references
-    alive. What a `suspended` repository owns, an admin may delete through the API.
+    `references` has at least those to the keys that occur in `desired`. A resource that stays keeps the resources that
+    it refers to. An admin may delete resources of a `suspended` repository through the API.
     """
     twice = find_duplicates(desired)
     outcomes = [
@@ -116,12 +116,12 @@ def plan_deletes(
 
 
 def is_free(present: StoredState, *, actor: Actor, suspended: frozenset[str]) -> bool:
-    """Return True when the actor may change or delete what is stored, going by its owner.
+    """Return True if the owner of a stored resource allows that the actor changes or deletes it.
 
-    While a repository is suspended, an admin writes what it owns; another repository never does.
+    While a repository is suspended, an admin may write its resources; another repository never may.
     """
     is_overruled = actor.repository is None and actor.role is Role.ADMIN and present.owner in suspended
-    # Git keeps what it applied. What the API created is free, and the first repository to contain it adopts it.
+    # Only Git changes what Git applied. A resource from the API is free: the first repository that has it adopts it.
     return is_overruled or present.owner in (None, actor.repository)
 
 
@@ -132,7 +132,7 @@ def refusals(outcomes: Iterable[Outcome], *, actor: Actor) -> tuple[Outcome, ...
 
 
 def _refusal(ordinal: int, document: Desired, twice: Mapping[int, str], actor: Actor) -> Outcome | None:
-    """Refuse a document whatever is stored: for the role first, then for every broken rule."""
+    """Refuse a document for reasons that do not depend on the store: the role first, then every broken rule."""
     if not document.allowed or not _role_covers(actor, document.key):
         return Outcome(document.key, UpdateStatus.FORBIDDEN, ordinal=ordinal)
     again = twice.get(ordinal)
@@ -143,7 +143,7 @@ def _refusal(ordinal: int, document: Desired, twice: Mapping[int, str], actor: A
 
 
 def _role_covers(actor: Actor, key: Key | None) -> bool:
-    """Types decide what a parameter may be, so only an admin changes them; a viewer changes nothing."""
+    """Return True if the role may change this kind: only admins change types, and viewers change nothing."""
     if actor.role is Role.USER:
         return key is None or not key.kind.endswith("Type")
     return actor.role is Role.ADMIN
@@ -154,12 +154,12 @@ def _planned(
 ) -> Outcome:
     assert document.key is not None
     outcome = _compared(ordinal, document, stored.get(document.key), actor, suspended)
-    # It stays refused, whatever the unreadable document would be.
+    # A conflict or a fault does not change a refusal.
     is_refused = outcome.status in (UpdateStatus.FORBIDDEN, UpdateStatus.DEPRECATED) and outcome.change is Change.NONE
     if document.conflict is not None and not is_refused:
         return replace(outcome, status=UpdateStatus.ERROR, change=Change.NONE, reason=document.conflict)
     if document.recent is not None:
-        # A rule of this version alone: a document that an earlier one stored stays, with a note.
+        # The rule is new in this version. A document that an earlier version stored stays, with a note.
         if outcome.status is UpdateStatus.UNCHANGED:
             return replace(outcome, notes=(*outcome.notes, *document.recent.split("\n")))
         return Outcome(document.key, UpdateStatus.INVALID, ordinal=ordinal, reason=document.recent)
@@ -173,12 +173,12 @@ def _compared(
 ) -> Outcome:
     key = document.key
     if present is None:
-        # The API creates nothing that is deprecated from the start; Git does, so that state follows Git.
+        # The API creates no deprecated resource. Git does, so that the store follows Git.
         change = Change.CREATE if actor.repository or not document.deprecated else Change.NONE
         status = UpdateStatus.DEPRECATED if document.deprecated else UpdateStatus.CREATED
         return Outcome(key, status, change, ordinal)
     is_own = is_free(present, actor=actor, suspended=suspended)
-    # The digest of a damaged version is that of the document that was stored; an equal one takes its place.
+    # The digest of a damaged version is still right. Even an equal document replaces the damaged version.
     if present.digest != document.digest or present.damaged:
         if not is_own:
             return Outcome(key, UpdateStatus.FORBIDDEN, ordinal=ordinal, stored=present)
@@ -202,8 +202,8 @@ def _planned_delete(
 
 
 def _head_differs(document: Desired, present: StoredState, actor: Actor) -> bool:
-    """An equal resource is adopted by a repository, its file or line moved, or the API stored it while its owner was
-    suspended: the head follows without a version.
+    """Return True if only the head of an equal resource changes, without a new version: a repository adopts it, its
+    file or line moved, or the API stored it while its owner was suspended.
     """
     if actor.repository is None or present.owner not in (None, actor.repository) or document.place is None:
         return False

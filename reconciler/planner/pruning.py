@@ -1,13 +1,17 @@
 """Pruning: the resources that a head no longer contains, and the guards that hold their deletion.
 
-Files come in as they were read. A resource counts as removed if its file is gone or no longer defines it; not if the
-file only could not be read, or gave resources before and is now empty, a link, or full of documents of others.
+A resource counts as removed if its file is gone or no longer defines it. It does not count as removed if the file could
+not be read, or had resources before and is now empty, a link, or has only documents for other programs.
 
-An error or an empty read must never become "nothing is wanted". So nothing is pruned while any file in scope cannot be
-read or any document's kind and name are unknown, nor when the tree holds no resource at all or the folder is missing,
-nor when more would be deleted within 24 hours than the budget allows, or at once most of what there is; and of a head
-without common history nothing at all is applied. A single resource is held while its own file is refused: a slip in the
-name looks like a deletion. An admin's approval releases all of these but the first: a file is mended, not approved.
+An error or an empty read must never become "nothing is wanted". So nothing is pruned in these cases:
+
+- A file in scope cannot be read, or the kind and name of a document are unknown.
+- The tree has no resource at all, or the folder is missing.
+- More would be deleted within 24 hours than the budget allows, or most resources at once.
+- The head has no common history with the last one: then nothing at all is applied.
+
+A single resource is held while a document of its file is refused, because a typo in a name looks like a deletion. An
+admin's approval releases all of these except the first: such a file must be corrected.
 """
 
 from collections import defaultdict
@@ -32,8 +36,8 @@ NOT_OURS = "holds only documents that are not ours"
 
 class FileReading(msgspec.Struct, frozen=True, gc=False):
     """One file that was read. A deleted file has `blob` None and no documents. `vacant` says why a file has no
-    documents although its name says that it could; that matters only if it had some before. `given` are the former
-    resources of a vacant or unreadable file that are not stored from there, so that only the index knows of them.
+    documents although it is named like a document; that matters only if it had some before. `given` are the former
+    resources of a vacant or unreadable file that are stored from another place, so only the index knows them.
     """
 
     path: str
@@ -45,7 +49,7 @@ class FileReading(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def fault(self) -> str | None:
-        """Why it could not be read whole, with its place: a document without known kind or name could be anything."""
+        """The reason and place if a part could not be read: a document without kind or name may be any resource."""
         reasons = (one.reason for one in self.documents if one.key is None and one.reason is not None)
         return next((reason.split("\n", 1)[0] for reason in reasons), None)
 
@@ -58,10 +62,10 @@ class FileReading(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True)
 class TreeReading:
-    """The files that were read of a commit, sorted by path. `full`: these are all files; otherwise those that matter.
+    """The files that were read of a commit, sorted by path. `full`: these are all files, otherwise only some.
 
-    `missing` says that the folder is not there, which gives a tree without files. The kept rows of the index are those
-    below an ignore file that cannot be used: there everything stays as it was.
+    `missing` is the message that the folder does not exist; then there are no files. The kept rows are those of the
+    index below an unusable ignore file, where everything stays as it was.
     """
 
     tree: str
@@ -77,7 +81,7 @@ class TreeReading:
 
     @cached_property
     def present(self) -> frozenset[Key]:
-        """The keys that the commit contains, as far as it was read; a first read has no use for it."""
+        """The keys in the files that were read. Cached, because it is large and a first read does not need it."""
         kept = (row.key for row in self.kept_wanted if row.key is not None)
         return frozenset(one.key for file in self.files for one in file.documents if one.key).union(kept)
 
@@ -91,9 +95,9 @@ class TreeReading:
 class RemovedResources:
     """The removed resources, and the counts of the tree.
 
-    `owned` is how many resources the repository owns, 0 when nothing is gone: nobody asks. `unreadable` is (path,
-    fault) of each file that could not be read whole. `documents` counts the tree's, invalid ones included; it is exact
-    only where that matters, at none. `missing` says that the folder is not there; such a tree has no documents.
+    `owned` is the number of resources that the repository owns; 0 if nothing is removed, since nobody needs it then.
+    `unreadable` is (path, fault) of each file that could not be read whole. `documents` is the number of documents in
+    the tree, with invalid ones; only 0 is exact. `missing` is the message that the folder does not exist.
     """
 
     gone: Sequence[StoredState]
@@ -103,15 +107,15 @@ class RemovedResources:
     missing: str | None = None
 
 
-def told_empty(reading: TreeReading, view: PlanningView, *, repository: str, project: str) -> TreeReading:
-    """Mark every file as `vacant` that had resources and now has documents, but no resources: a slip in `apiVersion`
-    and `kind` looks the same. Other files without resources do not matter.
+def marked_vacant(reading: TreeReading, view: PlanningView, *, repository: str, project: str) -> TreeReading:
+    """Mark every file as `vacant` that had resources and now has only documents for other programs: the cause may be a
+    typo in `apiVersion` or `kind`. Other files without resources do not matter.
     """
     unknown = [file.path for file in reading.files if file.vacant or file.fault or file.is_skipped]
     if not unknown:
         return reading
     stored = set(view.standing_at(repository, project, unknown))
-    # The stored path of a document that is invalid, a duplicate or forbidden is another one, if it has any.
+    # An invalid, duplicate or forbidden document is stored from another path, or not at all.
     names, before = set(unknown), set(view.wanted_at(repository, unknown))
     for path, key in view.given(repository):
         before |= {(name, key) for name in _itself_and_above(path) if name in names}
@@ -145,8 +149,8 @@ def find_removed(
 ) -> RemovedResources:
     """Find everything that a repository owns and this commit does not contain.
 
-    An invalid document with a known kind and name is contained: what is stored of it stays. `look_back`: what earlier
-    commits took away may still be there, since it was held.
+    An invalid document with kind and name is contained, so its stored resource stays. With `look_back`, resources that
+    earlier commits removed are included: their deletion may have been held.
     """
     if reading.full:
         owned: Iterable[StoredState] = view.owned(repository, project)
@@ -169,10 +173,10 @@ def find_removed(
 
 
 def _unreadable(reading: TreeReading, view: PlanningView, *, repository: str, project: str) -> list[tuple[str, str]]:
-    """(path, fault) of every file that could not be read whole. Each is read again in every run.
+    """Return (path, fault) of every file that could not be read whole. Each is read again in every run.
 
-    A file that gave resources and is now a link, a submodule or empty is unreadable, not absent; a folder likewise.
-    Unless all that it gave is elsewhere now: then it was moved.
+    A file that had resources and is now a link, a submodule or empty counts as unreadable, not as deleted; the same
+    holds for a folder. If all its resources are in other files now, it was moved.
     """
     faults = [(file.path, fault) for file in reading.files if (fault := file.fault) is not None]
     vacant = {file.path: file.vacant for file in reading.files if file.vacant is not None}
@@ -184,7 +188,7 @@ def _unreadable(reading: TreeReading, view: PlanningView, *, repository: str, pr
     if not reading.full:
         earlier = view.given(repository)
         given += [(path, key) for path, key in earlier if path in vacant and path not in reading.paths]
-    # What vacant files held that was stored from elsewhere: while it was invalid there, a duplicate, or forbidden.
+    # Former resources of vacant files that are stored from another path: here they were invalid or duplicates.
     stored = view.stored(project, {key for _, key in given})
     mine = [(path, key) for path, key in given if key in stored and stored[key].owner == repository]
     gave: dict[str, set[Key]] = defaultdict(set)
@@ -213,7 +217,7 @@ LEAVE_OUT = "A file that is not meant for the service is left out with a `.servi
 
 
 class PruneHold(StrEnum):
-    """Why nothing was pruned; the values are states of a repository."""
+    """The reason why nothing was pruned. The values are states of a repository."""
 
     HELD = "prune-held"
     EMPTY = "empty"
@@ -226,9 +230,9 @@ class PruneCircumstances:
     """The facts that are known before a head is judged.
 
     `window` is the last 24 hours. `approved` are the keys that an admin released, None without an approval.
-    `unrelated`: the commit has no history in common with the one that was applied last, or that is unknown.
-    `released`: the last plan held nothing, and was of this very tree. `stayed` is what the last plan kept though its
-    head did not hold it.
+    `unrelated`: the commit has no known history in common with the one that was applied last. `released`: the last plan
+    was of the same tree and held nothing. `stayed` are resources that the last plan kept although its head did not hold
+    them.
     """
 
     window: PruneWindow
@@ -240,12 +244,12 @@ class PruneCircumstances:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """The deletions and the resources in use, in order; or why all of them stay.
+    """The deletions and the resources in use, in order; or the reason why all of them stay.
 
-    `held` are deletions that wait, `protected` resources stay by their label, as `note` says. `approvable`: 1 when an
-    admin can release the held ones, 0 when a file must be mended first, otherwise None. `approved`: an admin released
-    them, so that these deletions do not count for the budget. `partly`: held resources wait for their own file, and the
-    others are deleted.
+    `held` are deletions that wait. `protected` resources stay because of their label, as `note` says. `approvable` is 1
+    if an admin can release the held ones, 0 if a file must be corrected first, otherwise None. `approved`: an admin
+    released the deletions, so they do not count for the budget. `partly`: the held resources wait for their own file,
+    and the others are deleted.
     """
 
     deletions: tuple[Outcome, ...] = ()
@@ -260,21 +264,21 @@ class Pruning:
     partly: bool = False
 
     def names(self, path: str) -> bool:
-        """The message says of this file that it cannot be read."""
+        """Return True if the message names this file as unreadable."""
         return f"{path}:1:1: " in (self.message or "")
 
     @property
     def holds_all(self) -> bool:
-        """Nothing is deleted."""
+        """True if nothing is deleted."""
         return self.hold is not None and not self.partly
 
     @property
     def unapproved(self) -> int:
-        """How many deletions count for the budget of the next 24 hours."""
+        """The number of deletions that count for the budget of the next 24 hours."""
         return 0 if self.approved else len(self.deletions)
 
     def held_rows(self, repository: str) -> frozenset[HeldRow]:
-        """Return the rows of what is kept although the head does not contain it."""
+        """Return the rows of resources that are kept although the head does not contain them."""
         held = (HeldRow(repository, *stored.key, "held") for stored in self.held)
         in_use = (HeldRow(repository, *outcome.key, "in-use") for outcome in self.in_use if outcome.key is not None)
         protected = (HeldRow(repository, *stored.key, "protected") for stored in self.protected)
@@ -282,7 +286,7 @@ class Pruning:
 
 
 def removed_resources(gone: Iterable[StoredState]) -> list[StoredState]:
-    """Return what is to be deleted of what is gone, in order: a protected resource stays."""
+    """Return the removed resources that may be deleted, in order. Protected ones stay."""
     return sorted((stored for stored in gone if not stored.protected), key=_order)
 
 
@@ -298,32 +302,31 @@ def decide_prune(
 ) -> Pruning:
     """Decide about the stored resources that a repository owns and its head does not contain.
 
-    `budget` is None when nothing is ever pruned. `in_use` are those that are gone and cannot be deleted, with what
-    refers to them. `passing` are those that pass to another repository: they are held like the others, and are neither
-    deleted nor counted. `renamed` are those that the head holds under another name. `refused` are the files of which a
-    document is refused, and where.
+    `budget` is None if pruning is off. `in_use` are removed resources that cannot be deleted, with their users.
+    `passing` are those that pass to another repository: they are held like the others, but neither deleted nor counted.
+    `renamed` are those that the head has under another name. `refused` are the files with a refused document, and its
+    place.
     """
     approved = around.approved
     everything = [] if budget is None else removed.gone
     to_go = removed_resources(everything)
     wanted = [stored for stored in to_go if stored.key not in in_use]
-    # What is gone waits for its own file: a document there is refused, maybe for a slip in a name.
+    # A removed resource waits while a document of its file is refused, perhaps for a typo in its name.
     unsure = [one for one in wanted if one.path in refused and (approved is None or one.key not in approved)]
     staying = passing | {stored.key for stored in unsure}
     lost = [stored for stored in wanted if stored.key not in staying]
     covered = approved is not None and all(stored.key in approved for stored in wanted)
     if around.unrelated and not covered:
         return _unrelated(removed, wanted)
-    if removed.unreadable:  # told even when nothing is ever pruned: what is in such a file is not applied
-        # What was in such a file is not known to be gone.
+    if removed.unreadable:  # reported even without pruning, because such a file is not applied
+        # The resources of such a file may still be wanted, so they are not even counted as held.
         paths = {path for path, _ in removed.unreadable}
         held = tuple(stored for stored in wanted if stored.path not in paths)
         message = f"{_faults(removed.unreadable)}. Until then nothing is deleted{_would_go(len(held))}. {LEAVE_OUT}"
         return Pruning(held=held, hold=PruneHold.HELD, message=message, approvable=0)
     protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
     reason = _reason(wanted, lost, removed, budget=budget, window=around.window, renamed=renamed)
-    # An approval releases the keys that it was given for; once all of them are deleted, the same tree is not held
-    # again.
+    # An approval releases the keys that it names. When all of them are deleted, the same tree is not held again.
     is_released = covered if wanted else around.released
     waiting = _unsure_message(unsure, refused) if unsure else None
     if reason is not None and not is_released:
@@ -364,8 +367,8 @@ def _reason(
     window: PruneWindow,
     renamed: Set[Key],
 ) -> tuple[PruneHold, str] | None:
-    """Find what holds a head whose files can all be read, and the sentence for it. `lost` is what is `wanted` away and
-    neither passes to another repository nor waits for its own file.
+    """Return the guard that holds a head without unreadable files, and its message. `wanted` are the resources to
+    delete; `lost` are those of them that neither pass to another repository nor wait for their own file.
     """
     if removed.missing is not None:
         return PruneHold.PATH_MISSING, f"{removed.missing}. Until then nothing is deleted{_would_go(len(wanted))}."
@@ -391,7 +394,7 @@ def _reason(
 
 
 def _unrelated(removed: RemovedResources, wanted: Sequence[StoredState]) -> Pruning:
-    """Hold all of such a head. Unreadable files are reported with it, and must be mended first."""
+    """Hold a head with an unrelated history. Unreadable files are reported too, and must be corrected first."""
     release = "release this with `reconciler approve`"
     if removed.unreadable:
         release = f"mend what cannot be read and then {release}: {_faults(removed.unreadable)}"
@@ -430,7 +433,7 @@ def _unsure_message(unsure: Sequence[StoredState], refused: Mapping[str, str]) -
 
 
 def _note(protected: Sequence[StoredState]) -> str | None:
-    """Report protected resources. Their state is sound, so this is no message of a hold."""
+    """Report protected resources. Their state is sound, so this is a note and not a message."""
     if not protected:
         return None
     return f"Kept by the label `service/prune`, though the head does not hold it: {_named(protected)}."

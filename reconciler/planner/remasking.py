@@ -28,7 +28,7 @@ HOLDING = (*sorted(components.KINDS), "Configuration")
 
 @dataclass(frozen=True, slots=True)
 class MarkedSecret:
-    """A document that is stored now, and what of its secrets was none, or another, in the version before."""
+    """A document that is stored now, and those of its secrets that the previous version did not have."""
 
     document: dict[str, Value] = field(repr=False)
     secrets: Secrets = field(repr=False)
@@ -38,7 +38,7 @@ NOTHING = MarkedSecret({}, ())
 
 
 class Remasking:
-    """The values that one change makes secret. Every method reads one snapshot of the store, from before the change.
+    """The values that one change makes secret. Every method reads the snapshot of the store from before the change.
 
     `check` is called before each version; it raises when there is no time left.
     """
@@ -63,7 +63,7 @@ class Remasking:
         self._stricter = [key for key in types if _is_stricter(key, before, self._after)]
 
     def parts(self) -> Iterator[Changes]:
-        """The versions with what is masked in them now, in parts of bounded size."""
+        """Yield the versions in which values are masked now, in parts of bounded size."""
         parts = ChangeParts()
 
         def weights() -> Iterator[int]:
@@ -74,7 +74,7 @@ class Remasking:
         return parts.parts(weights())
 
     def shown(self, keys: Iterable[Key]) -> dict[Key, bytes]:
-        """Those of these stored resources that a type masks, as a reader will get them, with their present status."""
+        """Return those of these resources in which a stricter type masks values, as readers will get them."""
         if not self._stricter:
             return {}
         bodies = {}
@@ -108,7 +108,7 @@ class Remasking:
             held = stored.held_secrets(version.key, version)
             document = model_values.replaced(stored.masked_document(version.key, version), held)
             found = (*self._by_type(document), *_where(marked, document))
-            # A secret is there already, or around it.
+            # Rewrite only if a value is not inside a secret already.
             if not all(any(place[:end] in held for end in range(len(place) + 1)) for place, _ in found):
                 identity = rendering.identity_of(document)
                 bound = rendering.Bound(self._project, identity.id, identity.version)
@@ -136,16 +136,16 @@ class Remasking:
 
 
 def _is_stricter(key: Key, before: TypeLookup, after: TypeLookup) -> bool:
-    """Return True when a parameter that was open is none any more. Without a type, none is open."""
+    """Return True if a parameter is no longer open. Without a type, no parameter is open."""
     with suppress(Damaged):
         was, now = before(key), after(key)
         return was is not None and not was.open <= (frozenset() if now is None else now.open)
-    return True  # what a damaged type let be shown nobody knows
+    return True  # the open parameters of a damaged type are unknown
 
 
 def _marked(change: ChangeRows, view: PlanningView) -> Iterator[tuple[Key, MarkedSecret]]:
-    """Yield the present secrets that may have been stored in clear before. A secret that the previous version has too
-    is left out: it was searched for then.
+    """Yield the present secrets that former versions may have in clear text. A secret that the previous version has too
+    is left out: the former versions were searched then.
     """
     decided = change.decided
     new = {one.key for one in decided.outcomes if one.change is Change.CREATE} - change.last_versions.keys()
@@ -175,8 +175,8 @@ def _fresh(
 def _where(marked: MarkedSecret, document: dict[str, Value]) -> Iterator[tuple[Pointer, Value]]:
     """Find where another version has the same values.
 
-    An entry of a list that nothing tells from the others is looked for at the same position: it is the same value that
-    is masked, so a mistake shows nothing.
+    An entry of a list without identity is searched at the same position. Only equal values are masked, so a mistake
+    reveals nothing.
     """
     matching = Matching(marked.document, document)
     for place, value in marked.secrets:

@@ -1,10 +1,10 @@
 """Documents judged together: against the types in force, the rest of the change, and what is stored.
 
-Order inside one change never matters: a reference finds what comes with the change, what is stored, and what is built
-in. A refused document is not found; if an older version of it is stored, that one is.
+The order inside a change never matters: a reference may lead to a resource of the change, a stored one or a built-in
+one. It never leads to a refused document, but it may lead to a stored older version of it.
 
-`(sensitive)` in a document stands for a stored secret, and a secret that stays remains a secret. No answer reveals if a
-guessed value equals one, so a dry run of a type does not try its rules on stored secrets.
+`(sensitive)` in a document stands for a stored secret, and an unchanged secret remains a secret. No answer reveals if a
+guessed value equals a stored secret, so a dry run of a type does not apply its rules to stored secrets.
 """
 
 from collections import defaultdict
@@ -41,8 +41,8 @@ from reconciler.store.records import StoredDocument
 def keep_secrets(
     documents: Sequence[Desired], snapshot: StoreSnapshot, *, lookup: Lookup, accept_invalid: bool
 ) -> tuple[Sequence[Desired], dict[Key, frozenset[Pointer]]]:
-    """Replace `(sensitive)` by the stored secrets. Returns the documents, with a reason where that is not allowed and a
-    fault where it is unknown, and the places that were replaced.
+    """Replace `(sensitive)` by the stored secrets. Return the documents and the replaced places. A document gets a
+    reason if the replacement is not allowed, and a fault if the stored resource is damaged.
     """
     asking = {ordinal: one for ordinal, one in enumerate(documents) if one.has_placeholders}
     if not asking:
@@ -74,9 +74,9 @@ def without_guesses(
     *,
     lookup: Lookup,
 ) -> Sequence[Desired]:
-    """Return the documents, without the digest for those of the `asked` whose resource is stored and that have a secret
-    in clear: by its type, or because one is stored there. So it is never equal to the stored one, and a right guess
-    shows in nothing that follows. `places` are those of a `(sensitive)`, which is no guess.
+    """Remove the digest of each `asked` document that updates a stored resource and has a secret in clear text. A value
+    is a secret because of its type, or because a secret is stored in its place. Without a digest the document never
+    equals the stored one, so a right guess has no effect. `places` are those of `(sensitive)`, which is no guess.
     """
     if not asked:
         return documents
@@ -87,7 +87,7 @@ def without_guesses(
         if key in found:
             owned = documents[ordinal].document()
             secret: set[Pointer] = set()
-            with suppress(Damaged):  # of a damaged type nobody knows what it calls a secret, and nobody can judge by it
+            with suppress(Damaged):  # with a damaged type, the document is not judged either
                 secret.update(pointer for pointer, _ in type_checks.fit(owned, lookup).secrets)
             with suppress(Damaged):
                 secret.update(_restored(key, owned, found[key], lookup=lookup, accept_invalid=False).once_secret)
@@ -104,11 +104,11 @@ def still_secret(
     *,
     lookup: Lookup,
 ) -> Mapping[int, Fit]:
-    """Return the fits with the values of what is updated that were secrets and did not change: they stay secrets,
-    whatever their type says now. Where guesses are hidden, so does what is where a secret was, lest it show who guessed
-    right.
+    """Add to the fits of updated resources the values that were secrets and did not change: they stay secrets even if
+    the type no longer says so. If guesses are hidden, every value in the place of a former secret stays one, because
+    the answer must not confirm a guess.
 
-    Of what is damaged in the store nothing is known, and its new version takes its place.
+    A damaged stored version adds nothing; the new version replaces it.
     """
     if not updates:
         return fits
@@ -153,12 +153,12 @@ def _restored(
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """The documents that are judged, by their numbers in the change, and what they will meet.
+    """The documents to judge, by their numbers in the change, and the resources that they may refer to.
 
-    `arriving` has those that will be stored, or are already, if nothing is wrong with them: one for each key. The rest
-    is judged as well, so that an actor who may not change a resource still learns what is wrong with the document.
-    `there` is what is stored or built in, of all that they refer to. `accepting` are those whose parameters may be
-    wrong. `invalid` are resources that come and are not judged, since they are wrong by themselves.
+    `arriving` has those that are stored after the change unless they turn out to be invalid, one for each key. The
+    others are judged too: an actor who may not change a resource still learns the errors of the document. `there` are
+    the stored or built-in resources that they refer to. `accepting` are those whose parameters may be wrong. `invalid`
+    are resources of the change that are not judged, because their documents are already invalid.
     """
 
     judged: Mapping[int, Desired]
@@ -170,8 +170,8 @@ class Coming:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """By the numbers of documents: the violations that make one invalid, in document order; why one cannot be judged;
-    and the fit of each other one, in which all that is wrong is accepted.
+    """The result of judging, by the numbers of documents: the violations of invalid ones in document order, the faults
+    of those that cannot be judged, and the fits of all others, whose violations are accepted.
     """
 
     violations: Mapping[int, Sequence[Violation]]
@@ -182,9 +182,9 @@ class Resolved:
 def resolve(
     coming: Coming, snapshot: StoreSnapshot, *, judging: BlindTypes, type_of: TypeOf, heads: Collection[str] = ()
 ) -> Resolved:
-    """Judge each document against all that will be there. `judging` finds the types in force, `type_of` those of the
-    Extensions that are there already. What was judged before by the same types is not judged again. `heads` are the
-    repositories whose documents come.
+    """Judge each document against all resources after the change. `judging` finds the types in force, `type_of` the
+    types of existing Extensions. A document is judged once for the same types. `heads` are the repositories whose
+    documents are judged.
     """
     fits: dict[int, Fit] = {}
     faults: dict[int, str] = {}  # one damaged type must not stop everything else
@@ -206,7 +206,7 @@ def resolve(
     present = _present(coming, unfit | faults.keys())
     judged = {document.key for document in coming.judged.values() if document.key is not None}
     refused = (judged | coming.invalid) - present
-    # What another repository wants and is not stored is there, and is not as it should be.
+    # Resources that another repository wants and that are not stored count as refused, not as missing.
     refused |= snapshot.view.unmet(snapshot.project, needed - present - refused, without=heads)
     broken = {}
     for number, document in coming.judged.items():
@@ -221,14 +221,13 @@ def resolve(
 
 
 def unresolved_lines(found: Sequence[Violation]) -> tuple[str, ...]:
-    """Return violations as a stored resource's status lists them: without places, since it is the resource's."""
+    """Return violations as lines of a stored resource's status: without places in a file."""
     return tuple(violations.lines(found, lambda _: "").split("\n")) if found else ()
 
 
 def _judge_storages(coming: Coming, fits: dict[int, Fit], faults: dict[int, str], *, type_of: TypeOf) -> None:
-    """Judge the extensions that webhooks name, once it is known which of those that come are refused.
-
-    That depends on no webhook, since neither an Extension nor a Processor holds one.
+    """Judge the extensions that webhooks name. Whether an arriving Extension is refused is known by then, because
+    neither Extensions nor Processors contain webhooks.
     """
     naming = [number for number in fits if any(one.kind == "Extension" for one in coming.judged[number].references)]
     refused = _unfit(coming, fits) | faults.keys()
@@ -248,14 +247,14 @@ def _judge_storages(coming: Coming, fits: dict[int, Fit], faults: dict[int, str]
 
 
 def _unfit(coming: Coming, fits: Mapping[int, Fit]) -> set[int]:
-    """Those that are refused for their parameters."""
+    """Return the documents that are refused because of their parameters."""
     return {number for number, fit in fits.items() if fit.violations and number not in coming.accepting}
 
 
 def _present(coming: Coming, unfit: Collection[int]) -> set[Key]:
-    """All that a reference may lead to: what is there, and what arrives and is not refused in turn.
+    """Return the resources that a reference may lead to: existing ones, and arriving ones that are not refused.
 
-    It is the largest such set, so that two new resources may refer to each other.
+    It is the largest such set, so two new resources may refer to each other.
     """
     present = {*coming.there, *coming.arriving}
     users: dict[Key, list[Key]] = defaultdict(list)
@@ -276,7 +275,7 @@ def _present(coming: Coming, unfit: Collection[int]) -> set[Key]:
 
 
 def which_reference(reference: Reference) -> str:
-    """Name what a reference leads to. The value of a parameter is not repeated: it may be a secret."""
+    """Name the target of a reference. The value of a parameter is left out, because it may be a secret."""
     name = "of this name" if reference.pointer[-1] == "value" else reference.name
     return f"{reference.kind} {name}"
 

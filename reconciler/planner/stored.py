@@ -1,7 +1,7 @@
-"""One snapshot of the store for a plan: stored documents in clear, and the types in force.
+"""One snapshot of the store for a plan: stored documents with their secrets, and the types in force.
 
-The body of a stored document is masked and without `status`; its secrets are beside it. The type in force under a name
-is the one that comes with the change, otherwise the stored one, otherwise the built-in one.
+The body of a stored document is masked and without `status`; its secrets are stored apart. The type in force under a
+name is that of the change, otherwise the stored one, otherwise the built-in one.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
@@ -72,8 +72,8 @@ def _decoded(key: Key, stored: bytes) -> dict[str, Value]:
 
 
 class TypeLookup:
-    """A lookup for one plan, inside one snapshot of the store: each type is read once. `going` types are deleted; a
-    built-in one may replace them.
+    """Finds types for one plan, inside one snapshot of the store. It reads each type once. `coming` are the types of
+    the change. `going` types are deleted, and a built-in one may replace them.
     """
 
     def __init__(
@@ -112,19 +112,19 @@ class TypeLookup:
 
 
 class JudgedBefore:
-    """The fits of documents that were judged before, for a change that is decided again at another revision.
+    """The fits of judged documents, kept for the case that the change is decided again at another revision.
 
     A fit depends on a document and the types of its components. Permitted secrets and the rule for unknown parameters
-    are the same for all decisions of one change. Equal compiled types are one object, so a fit is used again if each of
-    its types still is the same object. Judging takes seven eighths of a decision about 100,000 small documents, and
-    almost nothing the second time.
+    are the same for all decisions of one change. Equal compiled types are the same object, so a fit is still right if
+    its types are the same objects. Judging takes seven eighths of a decision about 100,000 small documents, and almost
+    nothing the second time.
     """
 
     def __init__(self) -> None:
         self._fits: dict[bytes, tuple[tuple[tuple[Key, ComponentType | None], ...], Fit]] = {}  # by JSON, with types
 
     def fit(self, owned: bytes, lookup: Lookup, *, available: AvailableSecrets | None, refuse_unknown: bool) -> Fit:
-        """Judge a document, given as its JSON, if it was not before by the same types. Raises Damaged."""
+        """Judge a document, given as JSON, or return its fit if the types are the same as before. Raises Damaged."""
         known = self._fits.get(owned)
         if known is not None and all(lookup(key) is one for key, one in known[0]):
             return known[1]
@@ -148,7 +148,9 @@ def is_same_type(key: Key, before: Lookup, after: Lookup) -> bool:
 
 
 def types_after(arriving: Mapping[Key, Desired], type_of: TypeOf) -> TypeOf:
-    """Return the types of Extensions once these documents are stored; `type_of` knows those of what is there before."""
+    """Return a function that finds the types of Extensions after these documents are stored; `type_of` finds the types
+    of those before.
+    """
 
     @cache
     def found(key: Key) -> str | None:
@@ -162,22 +164,20 @@ TOGETHER = 100  # stored documents that are read together
 
 @dataclass(frozen=True, slots=True)
 class StoreSnapshot:
-    """One snapshot of the store, with what is built in and the rules of the day."""
+    """One snapshot of the store, with the built-in resources and the rules of one plan."""
 
     view: PlanningView
     project: str
     hmac_key: bytes = field(repr=False)
-    at: str = ""  # when it happens, RFC 3339
-    hide_guesses: bool = False  # a dry run: nothing may show whether a secret that comes in is the stored one
+    at: str = ""  # the time of the plan, RFC 3339
+    hide_guesses: bool = False  # a dry run: the answer must not confirm a guess at a stored secret
     suspended: frozenset[str] = frozenset()  # repositories whose resources an admin may write
-    available: AvailableSecrets | None = (
-        NO_SECRETS  # the secrets that the project may refer to; None when nobody can say
-    )
-    check: Callable[[], object] = bool  # called while documents are judged: raises when there is no time left
-    assumed: Set[Key] = frozenset()  # taken to be there, since nobody can say
-    lenient: bool = False  # what recent rules have against a document does not count
-    refuse_unknown: bool = False  # parameters without a definition are refused whoever executes their type
-    known: Mapping[Key, bytes] = field(default_factory=dict)  # by digest: what whoever asks has read; it is no guess
+    available: AvailableSecrets | None = NO_SECRETS  # the secrets that the project may refer to; None if unknown
+    check: Callable[[], object] = bool  # called while documents are judged: raises when no time is left
+    assumed: Set[Key] = frozenset()  # resources that are assumed to exist, since that is unknown
+    lenient: bool = False  # violations of recent rules do not count
+    refuse_unknown: bool = False  # refuse parameters without a definition, even if a Collector executes the type
+    known: Mapping[Key, bytes] = field(default_factory=dict)  # digests of documents that the caller has read
     judged: JudgedBefore = field(default_factory=JudgedBefore, repr=False)
 
     def stored(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
@@ -187,7 +187,7 @@ class StoreSnapshot:
         return reserved | self.view.stored(self.project, wanted)
 
     def documents(self, keys: Iterable[Key]) -> Iterator[tuple[Key, StoredDocument]]:
-        """Yield the stored documents of these keys in order, some read together: all may be gigabytes."""
+        """Yield the stored documents of these keys in order. They are read in batches, since all may be gigabytes."""
         ordered = sorted(keys)
         for start in range(0, len(ordered), TOGETHER):
             found = self.view.documents(self.project, ordered[start : start + TOGETHER])
@@ -200,7 +200,7 @@ class StoreSnapshot:
         return built_in | self.view.stored(self.project, wanted)
 
     def references(self, targets: Iterable[Key], written: Mapping[Key, Desired]) -> References:
-        """Return what will refer to each of these once `written` is stored."""
+        """Return the resources that refer to each of these after `written` is stored."""
         wanted = set(targets)
         after = {target: users - written.keys() for target, users in self.view.referrers(self.project, wanted).items()}
         for key, document in written.items():

@@ -35,8 +35,8 @@ from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import ApplyOptions, CommitJob, CommitPlanned, Context, P, RequestPlanned, Verb
 
 SEED_BYTES = 16
-LOCK_SECONDS = 60.0  # that a request waits for its project's lock
-STORE_SECONDS = 300.0  # for a transaction, its wait for those of other projects included, where the plan has no limit
+LOCK_SECONDS = 60.0  # a request waits this long for its project's lock
+STORE_SECONDS = 300.0  # of a transaction without the limit of a plan, with its wait for those of other projects
 
 _routes = msgspec.msgpack.Decoder(Routes)
 _statuses = msgspec.msgpack.Decoder(tuple[PlanStatus, ...])
@@ -45,14 +45,14 @@ T = TypeVar("T")
 
 
 class Locked(errors.Transient):
-    """A request waited for its project's lock for as long as one may."""
+    """A request waited too long for its project's lock."""
 
     def __init__(self) -> None:
         super().__init__("Other changes of the project take long, so this one was not begun; send it again.")
 
 
 class Writer(Enum):
-    """The kind of a writer, which decides how it queues."""
+    """The kind of a writer, which decides its place in the queue."""
 
     REQUEST = auto()  # a person or a program waits for the answer
     POLL = auto()  # a run, or work in the background
@@ -66,8 +66,8 @@ class _Waiter:
 
 
 class ProjectLock:
-    """First come, first served, with one exception: when a poll's turn comes, the requests that wait at that moment go
-    first. Then the poll goes, whatever arrived since, so that requests cannot starve it.
+    """A lock in the order of arrival, with one exception: when a poll is next, the requests that wait at that moment go
+    before it. Later requests do not, so they cannot starve the poll.
     """
 
     def __init__(self) -> None:
@@ -110,8 +110,8 @@ class ProjectLocks:
     async def hold(
         self, *projects: str, writer: Writer = Writer.POLL, until: float | None = None
     ) -> AsyncIterator[None]:
-        """Hold the locks of these projects, taken in the order of their names so that two writers cannot wait for each
-        other. `until` is an instant of the loop's clock. Raises Locked when it passes before the locks are held.
+        """Hold the locks of these projects. They are taken in the order of their names, so two writers cannot wait for
+        each other. Raises Locked if they are not held at `until`, an instant of the loop's clock.
         """
         with contextlib.ExitStack() as held:
             try:
@@ -125,8 +125,8 @@ class ProjectLocks:
 
 
 async def to_its_end(work: Coroutine[None, None, T]) -> T:
-    """Finish a write even if the caller is cancelled, however often: its thread cannot be stopped, and the next writer
-    must not get the lock before the write ends.
+    """Wait for the end of a write even if the caller is cancelled, once or more: its thread cannot be stopped, and the
+    next writer must not get the lock before that.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -144,7 +144,7 @@ async def to_its_end(work: Coroutine[None, None, T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """The actor and the project of a change. `id` is a ULID that ties the answer, the log and the audit together."""
+    """The actor and the project of a change. `id` is a ULID that is in the answer, the log and the audit."""
 
     id: str
     project: str
@@ -169,14 +169,14 @@ class ApplyLimits:
 
 
 RecordOf: TypeAlias = Callable[[CommitPlanned], Record | None]
-"""Makes the record of a commit that is planned, while the project is locked."""
+"""Makes the record of a planned commit, while the project is locked."""
 
 Secrets: TypeAlias = Callable[[str], AvailableSecrets]
-"""The names that a project may refer to now. It reads files, which may hang, so it is called on a thread."""
+"""Returns the names that a project may refer to now. It reads files, which may hang, so it is called on a thread."""
 
 
 class Applier:
-    """The one way in which anything changes the store."""
+    """Plans changes in the worker and stores them. All changes of resources and repositories pass through it."""
 
     def __init__(
         self,
@@ -235,8 +235,8 @@ class Applier:
     async def commit(
         self, job: CommitJob, *, record: RecordOf, beside: Sequence[tuple[CommitJob, RecordOf]] = ()
     ) -> CommitPlanned:
-        """Plan a commit and store it with its record: nothing when there is no record, and no statuses when the record
-        has no run. What is `beside` it is planned and stored as one change with it.
+        """Plan a commit and store it with its record. Without a record nothing is stored; without a run in the record,
+        no statuses are stored. The jobs `beside` it are part of the same change.
 
         Raises GitFault, StoreFault, WorkerGone, Overdue, and Refused for commits that must be planned apart.
         """
@@ -260,10 +260,9 @@ class Applier:
             return planned
 
     async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> messages.RedactPlanned:
-        """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
+        """Remove a text from all versions of a resource and from sentences that quote them, unless an obstacle exists.
 
-        What it was stays in the files until the store's traces are erased. Raises StoreFault, WorkerGone, Busy,
-        DiskHangs.
+        The text stays in the files until the store's traces are erased. Raises StoreFault, WorkerGone, Busy, DiskHangs.
         """
         async with self._request_lock(request.project, dry_run=dry_run)():
             job = messages.RedactJob(
@@ -284,8 +283,8 @@ class Applier:
             return planned
 
     async def explain(self, repository: str, mirror: Path, *, project: str) -> bool:
-        """Find the commits that changed a repository's resources, and store them where that is still right. Return True
-        if any was found: there may be more.
+        """Find the lineage of a repository's resources, and store it for those that did not change meanwhile. Return
+        True if any was found, since there may be more.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
@@ -295,15 +294,15 @@ class Applier:
         return found.explained > 0
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
-        """Return the routes of a project; `former` has the last known settings of those destinations among `left` that
-        nothing routes to.
+        """Return the routes of a project. Their `former` has the last known settings of destinations in `left` without
+        a route.
 
-        Statuses that say something else of delivery are stored anew. Raises StoreFault, WorkerGone, DiskHangs, and
-        Refused when the project routes more than the service can hold.
+        Outdated statuses of delivery are corrected. Raises StoreFault, WorkerGone, DiskHangs, and Refused if the
+        project has more routes than the service can hold.
         """
         job = messages.RoutesJob(await self.context(project), tuple(sorted(left)))
         found, _ = await self._planned(job, messages.RoutesFound)
-        if found.restated:  # after an upgrade or a redaction: every other change writes what it makes of them
+        if found.restated:  # after an upgrade or a redaction; every other change writes the statuses itself
             async with self._locks.hold(project):
                 found, parts = await self._planned(job, messages.RoutesFound)
                 await self._write(parts, Record())
@@ -320,14 +319,14 @@ class Applier:
         return not rendered.is_all
 
     async def review(self, job: messages.ReviewJob) -> messages.ReviewPlanned:
-        """Plan what merging a proposal would do. Nothing is stored, and no change waits for it.
+        """Plan the merge of a proposal. Nothing is stored, and no change waits for it.
 
         Raises GitFault, Refused, StoreFault, WorkerGone, Overdue, Busy.
         """
         return (await self._planned(job, messages.ReviewPlanned))[0]
 
     async def compare(self, project: str, pairs: Iterable[ChangedVersions]) -> tuple[PlanStatus, ...]:
-        """Return the fields that differ between versions, for as many of the pairs as one answer holds.
+        """Return the fields that differ between versions, for the first pairs, as many as fit into one answer.
 
         Raises StoreFault, WorkerGone, Overdue, Busy, DiskHangs.
         """
@@ -336,18 +335,18 @@ class Applier:
         return _statuses.decode(found.statuses)
 
     async def _planned(self, job: messages.Job, shape: type[P]) -> tuple[P, Iterable[Changes]]:
-        """Have a job planned that needs no lock, or whose lock is held: its plan, of this shape, and its parts."""
+        """Plan a job that needs no lock, or whose lock is held. Return its plan, of this shape, and its parts."""
         answered = await self._worker.plan(job)
         assert isinstance(answered.planned, shape)
         return answered.planned, answered.parts()
 
     async def secrets(self, project: str) -> AvailableSecrets:
-        """The names that a project may refer to now, as the next plan is told. Raises DiskHangs."""
+        """Return the names of secrets that a project may refer to now. Raises DiskHangs."""
         return await self._asking[project].answer(partial(self._secrets, project))
 
     async def tell(self, record: Record, *, project: str, is_request: bool = False) -> None:
-        """Store a record that needs no plan. Raises StoreFault, Moved when another deletion is held than an approval
-        names, and Locked for a request that waits too long.
+        """Store a record that needs no plan. Raises StoreFault, Moved if other deletions are held than an approval
+        names, and Locked if a request waits too long.
         """
         lock = self._request_lock(project) if is_request else partial(self._locks.hold, project)
         async with lock():
@@ -362,8 +361,8 @@ class Applier:
         return partial(self._locks.hold, project, writer=Writer.REQUEST, until=until)
 
     async def _write(self, parts: Iterable[Changes], record: Record, *, until: float | None = None) -> None:
-        """Store a change of a project that is locked; `until` is an instant of the loop's clock, past which nothing of
-        it is stored. Raises StoreFault, Moved.
+        """Store a change of a locked project. After `until`, an instant of the loop's clock, nothing is stored. Raises
+        StoreFault, Moved.
         """
         seconds = STORE_SECONDS if until is None else max(0.0, until - asyncio.get_running_loop().time())
         await to_its_end(self._store.commit(parts, record=record, timeout=seconds))
@@ -398,7 +397,7 @@ class Applier:
             return ApplyAnswer(planned.status, planned.answer)
 
     async def context(self, project: str) -> Context:
-        """The inputs of a plan that is made now. Raises StoreFault, DiskHangs."""
+        """Return the inputs of a plan that is made now. Raises StoreFault, DiskHangs."""
         now = self._clock()
         return Context(
             store=self._store_address,
@@ -424,7 +423,7 @@ def _change(planned: CommitPlanned | RequestPlanned, *, project: str, origin: st
 
 
 def _without_untold(part: Changes, runs: Collection[str]) -> Changes:
-    """The part without what is told of other runs than these."""
+    """Remove the statuses of other runs from the part."""
     part.statuses = [row for row in part.statuses if row.run in runs]
     return part
 

@@ -1,8 +1,8 @@
 """Entries of one project that follow one remote: runs that find the same commit are planned and stored as one change.
 
-A run that is ready to plan waits for the runs of its group that are under way, until each of them is ready too or has
-ended. Then those with the same commit go on together. A change that fails together is tried by each run alone, so that
-an entry whose files cannot be planned keeps no other from its commit.
+A run that is ready to plan waits until the other runs of its group that have begun are ready too or have ended. Then
+those with the same commit continue together. If their change fails, each run tries alone: an entry whose files cannot
+be planned must not block the others.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PATIENCE = 10.0  # seconds that a run waits for others
 
 @dataclass(eq=False, slots=True)
 class _Ready:
-    """A run that is ready to plan; `change` is done once it is known with which others. None: with no other."""
+    """A run that is ready to plan. `change` gets the change that it is part of; None if it plans alone."""
 
     job: CommitJob
     record: RecordOf
@@ -41,11 +41,11 @@ class CommitGroup:
         self._ready: list[_Ready] = []
 
     def begin(self, name: str) -> None:
-        """A run begins, or will at once."""
+        """Record that a run begins now."""
         self._under_way.add(name)
 
     def end(self, name: str) -> None:
-        """A run is ready, has ended, or will not begin."""
+        """Record that a run is ready, has ended, or will not begin."""
         self._under_way.discard(name)
         if not self._under_way:
             self._go_on()
@@ -84,7 +84,7 @@ class CommitGroup:
 
 
 class _Change:
-    """Runs that are planned and stored as one change, in the order of their names."""
+    """Runs that are planned and stored as one change, in the order of their repositories' names."""
 
     def __init__(self, applier: Applier, members: Sequence[_Ready]) -> None:
         self._applier = applier
@@ -93,7 +93,7 @@ class _Change:
         self._task = asyncio.create_task(self._commit(), name="commit-together", context=log_context.unbound())
 
     async def leave(self) -> None:
-        """End it for a run that is cancelled, of which nothing may be stored; if it is being stored, wait for that."""
+        """Cancel the change for a cancelled run, which must store nothing. If it is being stored, wait for its end."""
         if not self._is_stored:
             self._task.cancel()
         while not self._task.done():
@@ -101,7 +101,7 @@ class _Change:
                 await asyncio.wait({self._task})
 
     async def planned(self, member: _Ready) -> CommitPlanned | None:
-        """Return what was planned for a member and is stored; None if it is to be tried alone."""
+        """Return the stored plan of a member; None if the member must try alone."""
         await asyncio.wait({self._task})
         if self._task.cancelled():
             return None
@@ -118,7 +118,7 @@ class _Change:
 
     def _recording(self, member: _Ready) -> RecordOf:
         def record(planned: CommitPlanned) -> Record | None:
-            self._is_stored = True  # nothing is waited for from here on but the store
+            self._is_stored = True  # from here on it only waits for the store
             return member.record(planned)
 
         return record

@@ -1,7 +1,7 @@
-"""Changes of a repository beside its runs: admins suspend, resume and approve, and the settings watch it or not.
+"""Changes of a repository besides its runs: admins suspend, resume and approve, and settings add or remove it.
 
-Each is a record with its audit event. Pure, but for `approve`. Permissions are checked by the API; what an approval
-releases is decided in `planner.pruning`.
+Each is a record with its audit event. Pure, except `approve`. The API checks permissions; `planner.pruning` decides
+what an approval releases.
 """
 
 import math
@@ -28,7 +28,7 @@ class Suspended(Refused):
 
 
 class NotHeld(Refused):
-    """Nothing can be approved at this commit; the message says where it can, or what to correct."""
+    """Nothing can be approved at this commit; the message names the right commit, or the file to correct."""
 
 
 def intervention(
@@ -58,7 +58,7 @@ def seconds_left(suspension: SuspensionRow, now: datetime) -> float:
 
 
 def suspension_record(row: RepositoryRow, suspension: SuspensionRow, *, by: AuditRow) -> Record:
-    """The begin of a suspension: the repository's last applied and last seen heads stay known."""
+    """Return the record of a new suspension. The last applied and last seen heads stay known."""
     since = row.since if row.state == RepositoryState.SUSPENDED else suspension.since
     state = RepositoryState.SUSPENDED.value
     row = row._replace(state=state, message=suspension_message(suspension), since=since)
@@ -67,9 +67,9 @@ def suspension_record(row: RepositoryRow, suspension: SuspensionRow, *, by: Audi
 
 
 def resume_record(row: RepositoryRow, suspension: SuspensionRow, *, by: AuditRow) -> Record:
-    """The end of a suspension.
+    """Return the record of a suspension's end.
 
-    Without a fingerprint everything is read again, even by another process: so what drifted is overwritten.
+    It has no fingerprint, so the next run reads everything, even in another process, and overwrites drifted resources.
     """
     state = RepositoryState.READY if row.commit else RepositoryState.NEVER_READ
     row = row._replace(fingerprint=None, state=state.value, message=RESUMED, since=by.at)
@@ -85,8 +85,8 @@ def _reason(suspension: SuspensionRow) -> str:
 
 
 async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier) -> None:
-    """Release what a repository holds at a commit; the next plan deletes it. Raises NotHeld, StoreFault, Locked, and
-    Moved if a run changed meanwhile what is held.
+    """Release the deletions that a repository holds at a commit; the next plan does them. Raises NotHeld, StoreFault,
+    Locked, and Moved if a run changed the held deletions meanwhile.
     """
     name = by.name
     row, _, _, held = await store.remembered(name, held=0)
@@ -108,9 +108,10 @@ async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier) 
 
 
 def watching_record(now: Repository, row: RepositoryRow, *, is_reload: bool, at: str) -> Record | None:
-    """The record of a repository that is watched, or since a reload otherwise than before; None if nothing changed.
+    """Return the record of a repository that is watched from now on, or with new settings after a reload; None if
+    nothing changed.
 
-    Of an earlier process, the store remembers where commits came from, and no other setting.
+    After a restart, only the origin of commits is compared, because the store has no other setting.
     """
     by = intervention(now, actor=SETTINGS, at=at)
     if not is_reload and not row.since:  # nothing is remembered
@@ -121,8 +122,8 @@ def watching_record(now: Repository, row: RepositoryRow, *, is_reload: bool, at:
 
 
 def release_event(remembered: RepositoryRow, *, to: str | None, at: str) -> AuditRow:
-    """The event of a repository that is not watched any more, or fills the project `to` now: the API owns what it
-    applied.
+    """Return the event of a repository that is no longer watched, or now fills the project `to`. The API becomes the
+    owner of its resources.
     """
     action = DELETED if to is None else CONFIGURED
     return AuditRow(at, remembered.project, SETTINGS, action, "Repository", remembered.name)

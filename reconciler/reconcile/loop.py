@@ -1,4 +1,4 @@
-"""The loop of one repository: it waits for work, tick or stop, whichever comes first, and reconciles.
+"""The loop of one repository: it waits for an event, the next poll or a stop, and reconciles.
 
 A push event, a file event and a poll all mean only "poll now". The first event acts at once. Events during a run become
 one more run, at the newest head only. While runs fail, events wait, but requests of people do not.
@@ -29,33 +29,34 @@ from reconciler.settings.bounded_io import BoundedIO, DiskHangs, FileIdentity
 
 log = logging.getLogger(__name__)
 
-# When to poll again: pure decisions from what is known. Times are seconds on a monotonic clock.
+# Times of polls: pure decisions. Times are seconds on a monotonic clock.
 
 FIRST_RETRY = 2.0
 LONGEST_RETRY = 600.0  # jitter included
 JITTER = 0.1  # of a delay, so that many repositories do not try again together
-MOST = 3  # failing polls in a WINDOW: of up to three requests each
-MOST_LOCAL = 4  # the same of a repository on this machine, which no request reaches
+MOST = 3  # failing polls in a WINDOW; each makes up to three requests
+MOST_LOCAL = 4  # the same for a repository on this machine, whose polls make no requests
 WINDOW = 60.0
-DOUBLINGS = 20  # more make no difference, and would end beyond what a float holds
+DOUBLINGS = 20  # more make no difference, and would overflow a float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollPace:
     """The record of a repository's polls since its loop began.
 
-    `phase` is its own moment within each interval, so that repositories that start together are not polled together.
+    `phase` is the repository's offset within each interval, so that repositories that start together are not polled
+    together.
     """
 
     interval: float
     full_due: float  # when everything is read again
     phase: float = 0.0
     failures: int = 0  # in a row
-    may_pass: bool = True  # the last failure may end without a person
+    may_pass: bool = True  # the last failure may end without a correction
     most: int = MOST  # failing polls in a WINDOW
-    ended: tuple[float, ...] = ()  # when the last polls of these failures ended, at most so many
+    ended: tuple[float, ...] = ()  # when the last failing polls ended, at most `most`
     corrected: tuple[float, ...] = ()  # when the last corrections were acted on, at most MOST
-    left_until: float = 0.0  # the remote asked not to be called sooner
+    left_until: float = 0.0  # the time from the remote's Retry-After
 
 
 def after_poll(pace: PollPace, fault: ReconcilerError | None, *, now: float, asked: bool = False) -> PollPace:
@@ -202,7 +203,7 @@ class Loop:
                 await self.reconciler.reconcile(run)
             fault = run.fault
         except Exception:
-            # A fault of the program, and no run could be recorded: the loop continues.
+            # A bug, and no run could be recorded: the loop continues.
             name = self.reconciler.watched.name
             log.exception("The end of the run %s of %s met a fault of the program.", run.id, name)
         finally:
@@ -242,7 +243,7 @@ class Loop:
         return event_delay(self._pace, now=_now(), is_correction=self._is_corrected)
 
     async def _watch(self) -> None:
-        """Turn file events into runs. Where watching is impossible, polling alone sees changes, later."""
+        """Turn file events into runs. If watching is impossible, only polls find changes."""
         folder = self.reconciler.source.folder
         while folder is not None:
             try:
@@ -264,8 +265,8 @@ class Loop:
     async def _identities(self) -> Identities:
         """Return the identities of the files with credentials and trust, to detect replacements.
 
-        Links are followed: Kubernetes swaps one above the files. A disk that hangs costs some seconds once, and then
-        nothing while it hangs.
+        Links are followed, because Kubernetes replaces a link above the files. A disk that hangs costs some seconds
+        once, and nothing more while it hangs.
         """
         signers = self.reconciler.watched.verify.signers_file
         files = self.reconciler.source.credentials.files() + (() if signers is None else (signers,))

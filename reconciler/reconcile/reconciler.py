@@ -1,7 +1,7 @@
 """The reconcile of one repository: resume, settings, poll, fetch, verify, read and plan, apply; then the record.
 
-Each step either continues, or ends the run: with nothing to do, or with an error that says if it may pass. `finish`
-follows on every exit, once. `loop` decides when there is a run.
+Each step either continues or ends the run, because there is nothing to do or with an error. `_finish` follows on every
+exit, once. `loop` decides when a run begins.
 """
 
 import logging
@@ -36,32 +36,32 @@ log = logging.getLogger(__name__)
 PLANNED_STATES = frozenset({RepositoryState.READY, RepositoryState.PRUNE_HELD, RepositoryState.UNRELATED_ROOT})
 """States that only a plan gives. In these, the same head and fingerprint mean that there may be nothing to do."""
 
-PATIENCE = 0.1  # of the interval: how old another repository's poll of the same remote may be, to count as this one's
+PATIENCE = 0.1  # of the interval: the age up to which another repository's poll of the same remote counts for this one
 
 
 @dataclass(slots=True)
 class RepositoryMemory:
-    """All that is remembered of a repository from one run to the next.
+    """The memory of a repository between runs.
 
-    The first fields are those of the store, the others are of this process.
+    The first three fields are in the store too, the others only in this process.
     """
 
-    row: RepositoryRow  # that of `runs.unread_row` as long as the store has none
+    row: RepositoryRow  # from `runs.unread_row` as long as the store has none
     suspension: SuspensionRow | None = None
     last_run: str | None = None
     waits_for_store: bool = False  # another repository owns some of what the head wants, for instance
     seen: str | None = None  # the followed commit at the last poll
-    branch: str | None = None  # of the applied commit, when it was seen last: a short name, or the full name of a ref
-    verified: tuple[str, str, str] | None = None  # the last signed commit and tag, and the digest of the signers
+    branch: str | None = None  # the branch of the applied commit at its last poll, or the full name of another ref
+    verified: tuple[str, str, str] | None = None  # the last verified commit and tag, and the digest of the signers
     fault: errors.ReconcilerError | None = None  # of the last run
     exhausted: tuple[str, str | None, Exhausted] | None = None  # a commit over a limit, the fingerprint, and the limit
-    unwritten: RepositoryRow | None = None  # what the last run found, if that was news that the store did not take
-    succeeded: datetime | None = None  # when a run last found that all is stored as the head says
+    unwritten: RepositoryRow | None = None  # the state after the last run, if the store could not record it
+    succeeded: datetime | None = None  # when a run last found that everything is stored as the head wants
     planned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # in the last plan: by kind, then status
 
     @property
     def shown(self) -> RepositoryRow:
-        """The state to show: a full disk hides no fault."""
+        """The state to show, even if a full disk keeps it from being stored."""
         return self.unwritten or self.row
 
 
@@ -73,13 +73,13 @@ class ReconcileEnvironment:
     applier: Applier
     remotes: Remotes
     ensure_project: Callable[[str], Awaitable[bool]]
-    rules: str  # a digest of what documents are judged by, apart from a repository's settings
+    rules: str  # a digest of the rules for all documents; those of a repository's settings are not in it
     clock: Clock
     tally: RunTally = field(default_factory=RunTally)
 
 
 class Reconciler:
-    """Reconciles one repository, and remembers what runs found."""
+    """Reconciles one repository, and keeps its memory between runs."""
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class Reconciler:
         group: CommitGroup,
         tell_group: Callable[[RefHead], None],
     ) -> None:
-        """`neighbours` are the other repositories that fill the same project now. Those of them that follow the same
-        remote are its `group`, and `tell_group` tells them of a new head.
+        """Set it up. `neighbours` returns the other repositories of the project. Those that follow the same remote are
+        its `group`, and `tell_group` starts their runs when there is a new head.
         """
         self.watched = watched
         self.source = source_of(watched)
@@ -101,23 +101,23 @@ class Reconciler:
         self._store = environment.store
         self._applier = environment.applier
         self._clock = environment.clock
-        self.following = following  # its side of the remote, which proposals come from too
+        self.following = following  # also used to fetch proposals
         self._neighbours = neighbours
         self.group = group
         self._tell_group = tell_group
         self._signers = BoundedIO("the file of signers")
 
     async def recall(self) -> None:
-        """Learn what the store remembers. Raises StoreFault."""
+        """Load the memory from the store. Raises StoreFault."""
         name, memory = self.watched.name, self.memory
         row, memory.suspension, memory.last_run, _ = await self._store.remembered(name, held=0)
         memory.row = row or runs.unread_row(self.watched)
-        # The index is that of the last applied head. It does not say whether a refused one waits, so it may.
+        # The index is that of the last applied head. It does not say if a refused head waits, so assume that it does.
         was_refused = memory.row.head is not None and memory.row.tree is None
         memory.waits_for_store = was_refused or await self._store.waits_for_store(name)
 
     def forget(self) -> None:
-        """Have the next run read everything."""
+        """Make the next run read everything."""
         self.memory.row = self.memory.row._replace(fingerprint=None)
 
     async def reconcile(self, run: Run) -> None:
@@ -143,7 +143,7 @@ class Reconciler:
             todo = "" if errors.is_open_files(fault) else ": look at the disk's space and limits"
             run.fail(errors.Transient(f"the mirror cannot be used ({errors.system_reason(fault)}){todo}"))
         except Exception:
-            # A fault of the program: the other repositories and the API continue, and this one tries again.
+            # A bug: the other repositories and the API continue, and this repository tries again.
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)
             run.fail(errors.Transient("the run met a fault of the program; see its log"))
         finally:
@@ -161,10 +161,10 @@ class Reconciler:
         if run.suspended is not None:
             return
 
-        # Settings: others than those of the last read mean that everything is read again.
+        # Settings: if they differ from those of the last read, everything is read again.
         self._judge_by(run, await self._applier.secrets(watched.project))
 
-        # Poll. After the mirror was made anew the head is known, and the remote need not be called twice.
+        # Poll, unless the head is known: when the mirror was made again, this is the second attempt of the run.
         if run.head is None:
             patience = PATIENCE * watched.interval if run.trigger is Trigger.POLL else 0.0
             run.head = await following.poll(patience=patience, insists=run.is_requested)
@@ -172,14 +172,13 @@ class Reconciler:
             if run.head.commit != memory.row.head:
                 self._tell_group(run.head)
 
-        # Fetch, even if there is nothing new: the mirror may be another one by now. It costs nothing as long as it is
-        # the mirror that we filled.
+        # Fetch, even if nothing is new: somebody may have replaced the mirror. Otherwise it costs nothing.
         run.head = head = await following.fetch(run.head, insists=run.is_requested)
         self._see(head)
         if memory.row.commit is not None:
             await following.recall(memory.row.commit, insists=run.is_requested)
 
-        # Verify, before anything of it is read. A signature is checked once for the same file of signers.
+        # Verify, before any file is read. A signature is checked once for the same file of signers.
         if watched.verify.signers_file is not None:
             allowed = await self._signers.answer(partial(verification.read_signers, watched.verify.signers_file))
             signature = head.commit, head.tag, allowed.digest
@@ -192,7 +191,7 @@ class Reconciler:
 
         # Read and plan in the worker, and apply: the plan and the record of the run are one transaction.
         context = await self._applier.context(watched.project)
-        # A secret may have come or gone since the run began: what is recorded is what the plan was told.
+        # A secret may have come or gone since the run began: record the fingerprint with the secrets of the plan.
         self._judge_by(run, context.secrets)
         job = self._job(context, run.id, mirror=following.path, commit=head.commit, branch=_branch(head), full=run.full)
 
@@ -206,7 +205,7 @@ class Reconciler:
 
         exhausted = None if run.is_requested else memory.exhausted
         if exhausted is not None and exhausted[:2] == (head.commit, run.fingerprint):
-            raise exhausted[2]  # it would take as much again
+            raise exhausted[2]  # the same commit would exceed the limit again
         try:
             planned = await self.group.commit(job, record=record)
         except Exhausted as fault:
@@ -219,7 +218,7 @@ class Reconciler:
         memory = self.memory
         assert run.started is not None
 
-        # Record what no plan has recorded yet, if it is news or a person waits for it.
+        # Record the run, unless the plan's transaction did, if it is news or a person waits for it.
         verdict = self._verdict(run)
         is_due = not run.is_recorded and runs.is_news(run, memory.row, verdict)
         if is_due:
@@ -244,7 +243,7 @@ class Reconciler:
         if run.planned is not None:
             memory.planned = run.planned.kinds
 
-        # Remember. What was due and could not be recorded is due again at the next run.
+        # Remember. A run that could not be recorded is due again at the next run.
         memory.fault = run.fault
         memory.unwritten = None
         if is_due and not run.is_recorded:
@@ -263,7 +262,7 @@ class Reconciler:
 
     def _see(self, head: RefHead) -> None:
         self.memory.seen = head.commit
-        # The branch of a head that is not applied yet counts only as long as no other is known.
+        # A head that is not applied yet sets the branch only if none is known.
         if self.memory.branch is None or self.memory.row.commit == head.commit:
             self.memory.branch = _branch(head)
 
@@ -271,15 +270,15 @@ class Reconciler:
         row = self.memory.row
         if run.full or row.head != run.commit or row.state not in PLANNED_STATES:
             return False
-        # A person gets all errors of the head. A change of the store may let in what was refused. What the last run
-        # was for, if it failed, is still to be done.
+        # A person gets all errors of the head. A change of the store may let in refused resources. The work of a failed
+        # run is still to be done.
         if run.trigger in (Trigger.REQUEST, Trigger.STORE) or self.memory.fault is not None:
             return False
-        # The store may have changed between the last run of the process before and the first of this one.
+        # The store may have changed since the last run of the previous process.
         if run.trigger in (Trigger.START, Trigger.RELOAD) and self.memory.waits_for_store:
             return False
-        # Held deletions may be in the budget once time has passed, which no event says. Nothing of a head that was
-        # refused as a whole is deleted, however much time passes.
+        # With time, held deletions may fit the budget again, so every poll plans them again. A head that was refused as
+        # a whole never deletes anything.
         is_held = row.state == RepositoryState.PRUNE_HELD and row.tree is not None
         return not is_held or run.trigger in (Trigger.WATCH, Trigger.HOOK)
 
@@ -291,7 +290,7 @@ class Reconciler:
         if run.fault is not None:
             before = self.memory.fault
             is_known = before is not None and before.message == run.fault.message and not run.is_requested
-            level = logging.DEBUG if is_known else logging.WARNING  # once, and not each time that it is met again
+            level = logging.DEBUG if is_known else logging.WARNING  # warn once about the same fault
             log.log(level, "%s: %s", name, run.fault.message, extra={"fields": fields})
         elif run.is_recorded:
             is_fine = verdict.outcome is RunOutcome.SUCCEEDED or run.suspended is not None
@@ -302,10 +301,10 @@ class Reconciler:
             log.debug("%s: nothing new.", name, extra={"fields": {"repository": name}})
 
     async def explain(self) -> None:
-        """Search in the background for the commits that changed what was read, until all are found. Raises nothing.
+        """Search in the background for the lineage of resources until nothing more is found. Raises nothing.
 
-        A run stores what it could not find in a moment, of a first read above all, without lineage. The store knows
-        what is left to find, also after a restart.
+        A run searches only for a moment, so many resources of a first read have no lineage yet. The store knows which
+        ones, even after a restart.
         """
         if not self.following.is_ready:
             return
@@ -313,19 +312,19 @@ class Reconciler:
         try:
             while await self._applier.explain(name, self.following.path, project=self.watched.project):
                 log.debug("%s: more lineage is searched for.", name)
-        except errors.ReconcilerError as fault:  # the next run that plans something tries anew
+        except errors.ReconcilerError as fault:  # the next run that plans something tries again
             log.debug("%s: %s", name, fault.message)
         except Exception:
             log.exception("The search for the lineage of %s met a fault of the program.", name)
 
-    # Suspensions: no run is under way when one begins, and none but ours when one ends.
+    # Suspensions. No run is in progress when one begins; only the run that ends it is when one ends.
 
     async def suspend(self, suspension: SuspensionRow, *, by: AuditRow) -> None:
-        """Poll no more from now on. Raises StoreFault, Locked."""
+        """Suspend the repository: it is not polled from now on. Raises StoreFault, Locked."""
         await self._note(interventions.suspension_record(self.memory.row, suspension, by=by), by=by)
 
     async def resume(self, *, by: AuditRow) -> None:
-        """Poll again, and read everything at the next run. Nothing happens without a suspension. Raises StoreFault."""
+        """End the suspension, if there is one; the next run reads everything. Raises StoreFault."""
         suspension = self.memory.suspension
         if suspension is not None:
             await self._note(interventions.resume_record(self.memory.row, suspension, by=by), by=by)
@@ -338,33 +337,33 @@ class Reconciler:
 
     @property
     def why_suspended(self) -> str | None:
-        """Why nothing is polled; None if the repository is not suspended."""
+        """The reason why the repository is suspended; None if it is not."""
         if self.memory.suspension is not None:
             return interventions.suspension_message(self.memory.suspension)
         return interventions.SETTING if self.watched.suspend else None
 
     @property
     def suspension_left(self) -> float:
-        """Seconds until a suspension is over, 0 if the next run ends it; infinity without one, or without an end."""
+        """The seconds until the suspension ends, 0 if the next run ends it; infinity without a suspension or an end."""
         suspension = self.memory.suspension
         return math.inf if suspension is None else interventions.seconds_left(suspension, self._clock())
 
-    # What other repositories and reviews need, whatever state this one is in.
+    # For other repositories and reviews, in every state of this one.
 
     @property
     def branch(self) -> str:
-        """The source of the applied commit: a branch by its short name, otherwise the full name of a ref; `HEAD` if the
-        remote's HEAD names no branch, and before the first poll.
+        """The source of the applied commit: the short name of a branch, or the full name of another ref. It is `HEAD`
+        before the first poll, and if the remote's HEAD names no branch.
         """
         follows = followed_by(self.watched)
         return self.memory.branch or "HEAD" if follows.kind is RefKind.HEAD else _branch(RefHead(follows.full, ""))
 
     def review_job(self, context: Context, proposed: Proposal, *, plan: str) -> ReviewJob:
-        """Return the job that plans what merging a proposal would do, as the run after the merge would plan it.
+        """Return the job that plans the merge of a proposal, as the run after the merge would plan it.
 
-        `plan` is the id of the plan, in place of that of a run.
+        `plan` is the id of the plan, in place of a run's id.
         """
-        is_suspended = self.why_suspended is not None  # what drifted will be overwritten, so every file is read
+        is_suspended = self.why_suspended is not None  # resources may have drifted, so every file is read
         full = is_suspended or self.memory.row.fingerprint != self._fingerprint(context.secrets)
         return ReviewJob(
             commit=self._job(

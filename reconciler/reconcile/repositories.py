@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class Repositories:
-    """The loops by name. Not safe for threads: everything happens on the event loop."""
+    """The loops of all watched repositories, by name. Not safe for threads: everything happens on the event loop."""
 
     def __init__(self, environment: ReconcileEnvironment) -> None:
         self.tally = environment.tally  # of all runs
@@ -44,15 +44,15 @@ class Repositories:
     # Start, reload, stop
 
     async def start(self, wanted: Iterable[Repository], *, trigger: Trigger = Trigger.START) -> None:
-        """Watch exactly these: new and changed ones begin with a run, others go on undisturbed.
+        """Watch exactly these. New and changed ones begin with a run, others continue without interruption.
 
-        The API owns from now on what a repository applied that is not watched any more; nothing of it is deleted.
+        The API becomes the owner of the resources of repositories that are no longer watched; none is deleted.
         """
         async with self._changing:
             await self._start({one.name: one for one in wanted}, trigger=trigger)
 
     async def _start(self, wanted: Mapping[str, Repository], *, trigger: Trigger) -> None:
-        # What may fail comes before anything is stopped, as far as it can.
+        # This may fail, so it comes before loops are stopped.
         for project in sorted({one.project for one in wanted.values()}):
             if await self._environment.ensure_project(project):
                 log.info("The project %s is made, since a repository of the settings fills it.", project)
@@ -65,7 +65,7 @@ class Repositories:
             await self._audit_watched(fresh, leaving)
         except BaseException:
             for loop in leaving.values():
-                loop.reconciler.forget()  # what was stored meanwhile is not known
+                loop.reconciler.forget()  # the store may have changed meanwhile
                 loop.start(trigger)
             raise
         self._loops = staying | fresh
@@ -73,7 +73,7 @@ class Repositories:
         self._groups = {which: group for which, group in self._groups.items() if which in followed}
         await self._environment.remotes.keep([loop.reconciler.source for loop in self._loops.values()])
         for name, loop in fresh.items():
-            # What was requested is done under the new settings.
+            # Requested runs are done under the new settings.
             loop.queue = (leaving[name].queue if name in leaving else []) + loop.queue
             loop.start(trigger)
 
@@ -95,11 +95,11 @@ class Repositories:
             group=group,
             tell_group=partial(self._tell_group, one),
         )
-        made = 0  # the time in the id of the last run
+        made = 0  # the time in the id of the last run, in milliseconds
 
         def new_run(why: Trigger, actor: str) -> Run:
             nonlocal made
-            # Two within a millisecond have an order too: runs are listed by their ids.
+            # Runs are listed by their ids, so even two within a millisecond need an order.
             made = milliseconds = max(int(self._environment.clock().timestamp() * 1000), made + 1)
             run_id = ids.ulid(milliseconds=milliseconds, randomness=os.urandom(ids.RANDOM_BYTES))
             return Run(id=run_id, repository=one.name, project=one.project, trigger=why, actor=actor)
@@ -108,7 +108,7 @@ class Repositories:
         return Loop(reconciler, new_run=new_run, watcher=self._watcher)
 
     def _neighbours(self, one: Repository) -> tuple[ProjectRepository, ...]:
-        """The other repositories that fill the same project, by name."""
+        """Return the other repositories that fill the same project, by name."""
         return tuple(
             ProjectRepository(rules=reconciler.watched.rules, branch=reconciler.branch)
             for reconciler in self.reconcilers()
@@ -116,7 +116,7 @@ class Repositories:
         )
 
     def _tell_group(self, one: Repository, head: RefHead) -> None:
-        """Have the others that follow the same take part in a commit that this one found."""
+        """Start runs of the other entries that follow the same remote, to plan the commit together."""
         for loop in self._loops.values():
             other, memory = loop.reconciler, loop.reconciler.memory
             is_same = _group_of(other.watched) == _group_of(one) and followed_by(other.watched) == followed_by(one)
@@ -136,7 +136,7 @@ class Repositories:
                 await applier.tell(record, project=row.project)
 
     async def _audit_watched(self, fresh: Mapping[str, Loop], leaving: Mapping[str, Loop]) -> None:
-        """Have the audit say what is watched from now on."""
+        """Record in the audit which repositories are watched from now on."""
         at = rfc3339(self._environment.clock())
         for name, loop in fresh.items():
             one = loop.reconciler
@@ -152,7 +152,7 @@ class Repositories:
     # Show
 
     def run(self, run: str) -> bytes | None:
-        """A queued or running run as a JSON object, or None: then ask the store."""
+        """Return a queued or running run as a JSON object; None if it has ended, so that only the store has it."""
         for loop in self._loops.values():
             for pending in (loop.running, *loop.queue):
                 if pending is not None and pending.id == run:
@@ -164,24 +164,24 @@ class Repositories:
         return [self._loops[name].reconciler for name in sorted(self._loops)]
 
     def reconciler(self, name: str) -> Reconciler | None:
-        """A repository's reconciler; None for an unknown one. After a reload it may be another."""
+        """Return a repository's reconciler; None for an unknown one. After a reload it may be another object."""
         loop = self._loops.get(name)
         return None if loop is None else loop.reconciler
 
     def project_of(self, name: str) -> str | None:
-        """The project that a repository fills, or None for an unknown one."""
+        """Return the project that a repository fills; None for an unknown one."""
         found = self.reconciler(name)
         return None if found is None else found.watched.project
 
     def hook_secret_file(self, name: str) -> Path | None:
-        """The file with the secret of a repository's hook; None without a hook, and for an unknown repository."""
+        """Return the file with the secret of a repository's hook; None without a hook or for an unknown repository."""
         found = self.reconciler(name)
         return None if found is None else found.watched.hook.secret_file
 
     # Ask for runs
 
     def reconcile(self, name: str, *, actor: Actor) -> str | None:
-        """Ask for a run; the id of the run that will cover it, or None for an unknown repository. Raises Suspended."""
+        """Request a run. Return the id of the run that covers it; None for an unknown repository. Raises Suspended."""
         loop = self._loops.get(name)
         if loop is None:
             return None
@@ -189,16 +189,14 @@ class Repositories:
         return loop.ask(Trigger.REQUEST, actor=actor.name).id
 
     def hint(self, name: str) -> None:
-        """Poll a repository now, whatever it waits for, since a forge says that something was pushed. Nothing happens
-        for one that is unknown or suspended.
-        """
+        """Poll a repository now, because a forge reports a push. An unknown or suspended repository is not polled."""
         loop = self._loops.get(name)
         if loop is not None and loop.reconciler.why_suspended is None:
             loop.ask(Trigger.HOOK, actor="system")
 
     def _store_changed(self, told: ResourceChange) -> None:
-        """Run the repositories that the change may concern: one may have become the owner of a resource, or its
-        resources do not fit their type any more, or it waits for the changed resource.
+        """Run the repositories that the change may affect: those that became the owner of a resource, whose resources
+        no longer fit their type, or that wait for a changed resource.
         """
         for name, loop in self._loops.items():
             memory = loop.reconciler.memory
@@ -209,10 +207,10 @@ class Repositories:
     # Suspend, resume, approve
 
     async def suspend(self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str) -> None:
-        """Poll a repository no more. Nothing happens for an unknown one. Raises StoreFault.
+        """Suspend a repository; do nothing for an unknown one. Raises StoreFault.
 
-        A run under way is cancelled unless it is being stored, so that nothing overwrites what an admin changes from
-        now on. A caller who waits for a run is told that it was refused.
+        A run in progress is cancelled unless it is being stored, so that nothing overwrites an admin's later changes. A
+        caller who waits for a run learns that it was refused.
         """
         end = None if until is None else rfc3339(until)
         async with self._changing:
@@ -227,10 +225,10 @@ class Repositories:
             log.info("%s is suspended by %s: %s", name, actor.name, reason)
 
     async def resume(self, name: str, *, actor: Actor, request: str) -> str | None:
-        """Poll a repository again; the id of the run that reads it as a whole, or None for an unknown one.
+        """End a suspension. Return the id of the run that reads the whole repository; None for an unknown repository.
 
-        If the repository is not suspended, this requests a run, so that a second call finds what the first did.
-        Raises Suspended when a setting suspends it, StoreFault.
+        If the repository is not suspended, this requests a run, so a repeated call has the same result. Raises
+        Suspended if a setting suspends it, StoreFault.
         """
         async with self._changing:
             loop = self._loops.get(name)
@@ -265,7 +263,7 @@ class Repositories:
             loop.start(Trigger.RELOAD)
 
     async def approve(self, name: str, *, commit: str, actor: Actor, request: str) -> str | None:
-        """Release what is held at a commit and ask for a run; its id, or None for an unknown repository.
+        """Release the deletions held at a commit and request a run. Return its id; None for an unknown repository.
 
         Raises NotHeld, Suspended, StoreFault, Busy.
         """
@@ -287,7 +285,7 @@ def _group_of(one: Repository) -> Hashable:
 
 
 def _check_polled(reconciler: Reconciler) -> None:
-    """Raise Suspended if the repository is."""
+    """Raise Suspended if the repository is suspended."""
     why = reconciler.why_suspended
     if why is not None:
         raise Suspended(f"There is no run of {reconciler.watched.name} while it is suspended. {why}")

@@ -1,4 +1,4 @@
-"""A run: its findings, their meaning, and its records. Pure; the reconciler writes them."""
+"""A run: its findings, their meaning, and its records. Pure; the reconciler stores the records."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,48 +21,48 @@ SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)  
 
 
 class Trigger(StrEnum):
-    """Why a run is made."""
+    """The reason for a run."""
 
     START = "start"
     WATCH = "watch"
-    HOOK = "hook"  # a forge says that something was pushed
+    HOOK = "hook"  # a forge reported a push
     POLL = "poll"
     REQUEST = "request"
     RELOAD = "reload"
     RESUME = "resume"  # a suspension ended by itself
-    STORE = "store"  # another repository or the API changed what this one waits for
+    STORE = "store"  # another repository or the API changed a resource that this one waits for
 
 
 class RunOutcome(StrEnum):
-    """How a run ended."""
+    """The outcome of a run."""
 
     SUCCEEDED = "succeeded"
-    PARTIAL = "partial"  # some of what Git wants is not what is stored
+    PARTIAL = "partial"  # some resources are not stored as Git wants
     REFUSED = "refused"  # atomic, or suspended: nothing was stored
     FAILED = "failed"  # nothing was stored, and it is tried again
 
 
 @dataclass(slots=True)
 class Run:
-    """One run, from the request to the end. The reconciler fills in what it finds; the store keeps its record."""
+    """One run, from the request to the end. The reconciler fills in its findings; the store keeps its record."""
 
     id: str
     repository: str
     project: str
     trigger: Trigger
     actor: str
-    full: bool = False  # read every file, and not only what changed
+    full: bool = False  # read every file, not only changed ones
     started: datetime | None = None  # None while it is queued
-    fingerprint: str | None = None  # the digest of all that shapes what it reads
+    fingerprint: str | None = None  # see `watched.fingerprint_of`
     head: RefHead | None = None
-    suspended: str | None = None  # why nothing is polled
+    suspended: str | None = None  # the reason why the repository is suspended
     planned: CommitPlanned | None = None
     fault: ReconcilerError | None = None
     is_recorded: bool = False
 
     @property
     def commit(self) -> str | None:
-        """The commit that it is about, as far as it is known."""
+        """The commit of the run; None before the poll."""
         return None if self.head is None else self.head.commit
 
     @property
@@ -72,35 +72,35 @@ class Run:
 
     @property
     def is_kept(self) -> bool:
-        """True if it has a record: a suspension is a state of the repository, and no run unless one was requested."""
+        """True if it gets a record. A suspended repository has a run only if a person requested one."""
         return self.suspended is None or self.is_requested
 
     def again(self) -> "Run":
-        """The same run, not begun."""
+        """Return the same run as if it had not begun."""
         return Run(self.id, self.repository, self.project, self.trigger, self.actor)
 
     def fail(self, fault: ReconcilerError) -> None:
-        """End it with a fault, which leaves nothing of what was found before."""
+        """End the run with a fault, and drop its other findings."""
         self.suspended, self.planned, self.fault, self.is_recorded = None, None, fault, False
 
 
 def shown_run(run: Run) -> bytes:
-    """A run that has not ended as a JSON object, in the shape of a finished one."""
+    """Return a queued or running run as a JSON object, in the shape of a finished one."""
     phase = "queued" if run.started is None else "running"
     return msgspec.json.encode(_begun_row(run).shown(phase) | {"statuses": []})
 
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """The run's outcome, and what is remembered of the repository after it."""
+    """The run's outcome, and the repository's state after it."""
 
     outcome: RunOutcome
     row: RepositoryRow
 
 
 def judge_run(run: Run, before: RepositoryRow, *, origin: str) -> RunVerdict:
-    """Return what the run's findings mean. `before` is what was remembered of the repository, `origin` is where its
-    commits come from now.
+    """Return the meaning of the run's findings. `before` is the repository's state before the run; `origin` is the
+    present digest from `watched.origin_of`.
     """
     assert run.started is not None
     planned = run.planned
@@ -108,7 +108,7 @@ def judge_run(run: Run, before: RepositoryRow, *, origin: str) -> RunVerdict:
     since = before.since if before.since and before.state == state else rfc3339(run.started)
     row = before._replace(project=run.project, state=state.value, message=message, since=since)
     if planned is not None:
-        # After a refused read under new settings the index is of the old ones: without a tree the next read is whole.
+        # After a refused commit the index is still that of the old settings: without a tree, the next read is full.
         row = row._replace(fingerprint=run.fingerprint, head=run.commit, tree=None, approvable=planned.approvable)
         if not planned.refused:
             row = row._replace(commit=run.commit, tree=planned.tree, origin=origin)
@@ -137,9 +137,9 @@ def _findings(run: Run, before: RepositoryRow) -> tuple[RepositoryState, str | N
 
 
 def _plan_message(planned: CommitPlanned) -> str | None:
-    """Why the store is not what the head says, in one or two sentences; None when it is.
+    """Say in one or two sentences why the store is not as the head wants; None if it is.
 
-    What is as it should be, and is good to know, comes last.
+    A note about a sound state comes last.
     """
     short = {status.value: planned.counts[status.value] for status in REFUSED if status.value in planned.counts}
     counts = ", ".join(f"{short[status]} {status}" for status in sorted(short))
@@ -154,7 +154,7 @@ def _plan_message(planned: CommitPlanned) -> str | None:
 
 
 def run_sentence(run: Run, verdict: RunVerdict) -> str:
-    """One line about a run for the log."""
+    """Return a line about a run for the log."""
     counts = run.planned.counts if run.planned else {}
     listed = ", ".join(f"{number} {status}" for status, number in counts.items()) or "nothing changed"
     where = f"{run.repository} at {run.commit[:12]}" if run.commit else run.repository
@@ -163,7 +163,7 @@ def run_sentence(run: Run, verdict: RunVerdict) -> str:
 
 
 def run_record(run: Run, verdict: RunVerdict, *, finished: datetime, is_news: bool = True) -> Record:
-    """Everything that is written beside the changes; without a run if it is no news."""
+    """Return the record that is stored with the run's changes. It has a run only if the run is news."""
     planned, name = run.planned, run.repository
     is_applied = planned is not None and not planned.refused
     return Record(
@@ -178,7 +178,7 @@ def run_record(run: Run, verdict: RunVerdict, *, finished: datetime, is_news: bo
 
 
 def unread_row(watched: Repository) -> RepositoryRow:
-    """Return the row of a repository of which nothing is remembered: it has no `since`."""
+    """Return the row of a repository that was never read. It has no `since`."""
     state = RepositoryState.NEVER_READ.value
     return RepositoryRow(watched.name, watched.project, None, None, None, None, state=state, message=None, since="")
 
@@ -208,8 +208,8 @@ def _run_row(run: Run, verdict: RunVerdict, *, finished: datetime) -> RunRow:
 
 
 def is_news(run: Run, before: RepositoryRow, verdict: RunVerdict) -> bool:
-    """Tell if a run is to be recorded. A person waits for it, or it is a plan, a fault or a suspension, and not as the
-    last run has recorded. A commit of which nothing is read is no news, if all is stored as the head says.
+    """Return True if a run must be recorded: a person requested it, or its plan, fault or suspension differs from the
+    recorded state. A commit that changes no file of the repository is no news if everything is stored as it wants.
     """
     planned, is_same = run.planned, (before.state, before.message) == (verdict.row.state, verdict.row.message)
     if run.is_requested:
@@ -217,7 +217,7 @@ def is_news(run: Run, before: RepositoryRow, verdict: RunVerdict) -> bool:
     if planned is None:
         return not is_same and (run.fault is not None or run.suspended is not None)
     is_changed = planned.changed or planned.held_changed or planned.index_changed
-    # Each run tells all that is wrong with its head. A rewind is told even if the files are the same.
+    # A run reports every error of a new head. It reports a rewind even if the files are the same.
     concerns_head = before.head != run.commit and (planned.rewound or verdict.outcome is not RunOutcome.SUCCEEDED)
     is_known = is_same and before.fingerprint == run.fingerprint and not concerns_head
     return run.full or is_changed or not is_known
@@ -225,12 +225,12 @@ def is_news(run: Run, before: RepositoryRow, verdict: RunVerdict) -> bool:
 
 @dataclass(slots=True)
 class RunTally:
-    """Runs of all repositories that were recorded since the start, by outcome, and how long they took in seconds."""
+    """The recorded runs of all repositories since the start, by outcome, and their durations in seconds."""
 
     runs: dict[RunOutcome, int] = field(default_factory=lambda: dict.fromkeys(RunOutcome, 0))
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
 
     def note(self, outcome: RunOutcome, *, seconds: float) -> None:
-        """Count a run that was recorded."""
+        """Count a recorded run."""
         self.runs[outcome] += 1
         self.seconds.note(seconds)

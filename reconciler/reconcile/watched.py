@@ -1,4 +1,4 @@
-"""A repository of the settings as the reconciler watches it: its remote, and the digests of its settings."""
+"""Conversions of a repository's settings for the reconciler: its remote, and digests of the settings."""
 
 import hashlib
 from typing import Any
@@ -13,7 +13,7 @@ from reconciler.git.remotes.sources import Source
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.settings.repositories import Repository
 
-READING_VERSION = 2  # grows when this program reads the same bytes in another way: then everything is read again
+READING_VERSION = 2  # increase it when the program reads the same files differently: then everything is read again
 
 
 def followed_by(one: Repository) -> Followed:
@@ -28,18 +28,16 @@ def source_of(one: Repository) -> Source:
 
 
 def origin_of(one: Repository) -> str:
-    """Return a digest of where commits come from: while it is the same, a head continues the history before it.
-
-    The credentials do not matter for that.
+    """Return a digest of the URL and the followed ref. While it is the same, a head should continue the history of the
+    applied commit. Credentials do not matter.
     """
     return hashlib.sha256(msgspec.json.encode([one.url, _refs(one)])).hexdigest()
 
 
 def fingerprint_of(one: Repository, secrets: AvailableSecrets, *, rules: str) -> str:
-    """Return a digest of all that decides what a commit means: when it changes, the whole commit is read again.
+    """Return a digest of everything that affects how a commit is judged: if it changes, the whole commit is read again.
 
-    `rules` is the digest of what the documents of all repositories are judged by; `secrets` are those that they may
-    refer to now.
+    `rules` is a digest of the rules for all documents. `secrets` are those that the project may refer to now.
     """
     names = sorted(secrets.env), sorted(secrets.files), secrets.flat, secrets.patterns
     shaping: list[Any] = [READING_VERSION, rules, one.url, _refs(one), one.project, structs.astuple(one.rules), *names]

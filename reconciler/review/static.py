@@ -115,7 +115,7 @@ def _plan_project(
     modes = [PlanMode(only=relevant.only, assumed=assumed, live=False, elsewhere=number) for number in untouched]
     jobs = [_job(entry, context, merged.base, is_whole=options.whole) for entry in entries]
     _store_base(store, jobs, merged.base, modes)
-    for entry, number in zip(reviews.review_together(jobs, merged, store.view, terms=modes), untouched, strict=True):
+    for entry, number in zip(reviews.review_together(jobs, merged, store.view, modes=modes), untouched, strict=True):
         yield structs.replace(entry, untouched_files=number)
 
 
@@ -158,25 +158,25 @@ def _store_base(store: ScratchStore, jobs: Sequence[CommitJob], base: Snapshot, 
     read = []
     with view.snapshot():
         for job, mode in zip(jobs, modes, strict=True):
-            commit = CommitReading(job, base, view, allowance=Allowance(), terms=replace(mode, lenient=True))
-            read.append((commit, commit.read(), commit.world()))
-        world = read[0][2]
-        decided = heads.judge_heads([commit.head(reading, world) for commit, reading, world in read], world)
-    for (commit, _, world), decision in zip(read, decided, strict=True):
+            commit = CommitReading(job, base, view, allowance=Allowance(), mode=replace(mode, lenient=True))
+            read.append((commit, commit.read(), commit.store_snapshot()))
+        snapshot = read[0][2]
+        decided = heads.judge_heads([commit.head(reading, snapshot) for commit, reading, snapshot in read], snapshot)
+    for (commit, _, snapshot), decision in zip(read, decided, strict=True):
         parts: list[Changes] = []
         # The others of them are stored meanwhile, which is what it was judged for.
         with view.snapshot():
-            planned = commits.write_commits([commit], [decision], world, changed_by={}, emit=parts.append)
+            planned = commits.write_commits([commit], [decision], snapshot, changed_by={}, emit=parts.append)
         row = RepositoryRow(
             name=commit.rules.name,
-            project=world.project,
+            project=snapshot.project,
             fingerprint="",
             commit=commit.job.commit,
             tree=planned.tree,
             head=commit.job.commit,
             state=RepositoryState.READY.value,
             message=None,
-            since=world.at,
+            since=snapshot.at,
             origin=commit.job.origin,
         )
         store.commit(parts, record=Record(repository=row, forget_files_of=commit.rules.name))

@@ -1,4 +1,4 @@
-"""Limits on HTTP connections before a credential was shown: places, heads, slow clients.
+"""Limits on HTTP connections before a credential is known: their number, their heads, and slow clients.
 
 This module alone subclasses uvicorn's protocol, whose version is pinned.
 """
@@ -22,7 +22,7 @@ from api.responses import SECURITY, Header
 from reconciler.model import error_codes
 from reconciler.model.error_codes import ErrorCode
 
-# Requests that offer another protocol, as RFC 9110, 7.8 lets any request do; nobody need take the offer.
+# Requests that offer another protocol (RFC 9110, 7.8). A server may ignore the offer.
 #
 # Java's own client offers HTTP/2 so with the first request of each connection.
 
@@ -30,7 +30,7 @@ OFFER = frozenset({b"upgrade", b"http2-settings"})  # names of its headers, whic
 
 
 def head_without_offer(line: bytes, headers: Sequence[Header]) -> bytes:
-    """The head of a request once more, from its first line to the empty one, without the offer. Names of headers are in
+    """Return the head of a request, from its first line to the empty one, without the offer. Names of headers are in
     lower case.
     """
     kept = (b"%b: %b" % header for header in _kept(headers))
@@ -96,7 +96,7 @@ class Place:
 
 
 class ConnectionPool:
-    """All open connections of the HTTP server, so that silent ones never keep others out.
+    """All open connections of the HTTP server. Silent ones must never block others.
 
     A connection without a request in progress is closed, the oldest first, when its address has too many of them or
     when all places are taken. If every connection has a request, the oldest whose body has not arrived is closed. So a
@@ -159,14 +159,13 @@ class ConnectionPool:
 
 
 class _Refusal(Exception):
-    """Ends the parsing of what a client sends. The parser turns it into an error of its own."""
+    """Ends the parsing of a client's bytes. The parser turns it into an error of its own."""
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """One client's connection. `_received` counts bytes since the parser last handed something complete to us.
+    """One client's connection. `_received` counts bytes since the parser last completed a part of a request.
 
-    The parser is fed with whole pieces as they come from the socket (at most 256 KiB), so a bound is exceeded by at
-    most one piece before it is noticed.
+    The parser gets whole pieces from the socket (at most 256 KiB), so a limit is exceeded by at most one piece.
     """
 
     # Slots for what is added: with over thirty attributes in its dictionary, every access to an object is slower.
@@ -256,8 +255,8 @@ class BoundedConnection(HttpToolsProtocol):
         return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Called while the parser's exception is handled, which says where the head ends. What follows is no HTTP to
-        the parser any more, so another one takes its place.
+        """Ignore an offered protocol. uvicorn calls this while it handles the parser's exception, which has the end of
+        the head. The parser would not read the rest as HTTP, so a new parser replaces it.
         """
         stopped, parser = sys.exc_info()[1], self.parser
         if stopped is None or not self._is_offer():
@@ -278,7 +277,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._limit_time()  # the answer came first, as a refusal does: the rest of the body must not trickle on
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - its text is replaced
-        """Called for whatever the parser cannot take, our refusals included."""
+        """Answer a request that the parser refused, or that exceeded our limits."""
         if self._is_answering():
             self.transport.close()  # an answer now would stand in the middle of another
             return
@@ -302,7 +301,7 @@ class BoundedConnection(HttpToolsProtocol):
     # The bounds
 
     def _bound(self) -> None:
-        """Something is incomplete: it must not become too large, and must be complete in time."""
+        """Limit the size and the time of an incomplete part of a request."""
         if self.transport.is_closing():
             return
         if self._received > HEAD_BYTES:
@@ -343,9 +342,9 @@ class BoundedConnection(HttpToolsProtocol):
 
 
 def _take_host(url: bytes, headers: list[Header]) -> None:
-    """For a target with a host in it, `GET http://host/path`: that host counts, and none that a header says.
+    """Replace the `Host` header by the host of the target, if it has one: `GET http://host/path`.
 
-    As RFC 9112, 3.2.2 says, so that no code behind the parser uses another one than a proxy before it.
+    RFC 9112, 3.2.2 requires it: otherwise a proxy and our code could use different hosts.
     """
     parsed = httptools.parse_url(url)  # raises for what is no URL
     if parsed.host is not None:

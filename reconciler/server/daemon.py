@@ -40,7 +40,7 @@ ERASE_AGAIN_SECONDS = 600.0  # after the disk would not take them
 async def erase_loop(
     store: Store, *, seconds: float = ERASE_SECONDS, again_seconds: float = ERASE_AGAIN_SECONDS
 ) -> None:
-    """Try for ever; say when traces have to wait, and when they are gone."""
+    """Erase traces for ever; log when they have to wait, and when they are erased."""
     while True:
         try:
             if await store.erase_traces() is Traces.ERASED:
@@ -58,8 +58,8 @@ END_SECONDS = 5.0  # for everything but the requests under way, which have `deli
 
 
 def start(plan: StartPlan) -> None:
-    """`run` on a loop of its own, to its end: those of the loop and of the process, which wait for threads, are bounded
-    too, so that the process has little else to do afterwards.
+    """Call `run` on a new loop. The ends of the loop and of the process wait for threads, so they have a deadline too.
+    Afterwards the process should do little else.
     """
     _allow_open_files()
     os.umask(UMASK)  # whatever is made, by programs that are started too, is for its owner alone
@@ -106,7 +106,7 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
 
 
 async def _leave_provider(services: Services) -> None:
-    """A sign-in that waits for a provider without an answer would keep its request, and with it the stop."""
+    """Close the provider: a sign-in that waits for its answer would delay the stop."""
     if services.provider is not None:
         await services.provider.close()
 
@@ -120,7 +120,7 @@ async def _up(
     stop: asyncio.Event,
     reload: asyncio.Event,
 ) -> None:
-    """Everything is up: say so, then wait for signals."""
+    """Report that everything is up, then wait for signals."""
     settings, services = plan.settings, built.services
     if settings.auth.type == "local":
         # Last, so that a failed start leaves no password behind.
@@ -166,7 +166,7 @@ async def _up(
 
 
 def _stop_on_failure(ended: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """A daemon that has lost one of its tasks is better started again than half alive."""
+    """Stop the daemon if one of its tasks fails: a restart is better than running without it."""
     if not ended.cancelled() and ended.exception() is not None:
         stop.set()
 
@@ -178,7 +178,7 @@ def _address(listener: socket.socket, *, tls: bool) -> str:
 
 
 def _allow_open_files() -> None:
-    """As many as we may need, if the system lets us: queues, connections and repositories take some each."""
+    """Raise the limit of open files, if the system permits: queues, connections and repositories need some each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -186,7 +186,7 @@ def _allow_open_files() -> None:
 
 
 def _handle_signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: ShutdownDeadline) -> None:
-    """SIGTERM and SIGINT stop, SIGHUP reloads; until the loop ends nothing else handles them."""
+    """Handle signals until the loop ends: SIGTERM and SIGINT stop, SIGHUP reloads."""
     loop = asyncio.get_running_loop()
 
     def end() -> None:
@@ -198,7 +198,7 @@ def _handle_signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: Shutdo
 
 
 async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload: asyncio.Event) -> None:
-    """Take over repositories, certificate and log level from the settings whenever asked; bad ones change nothing."""
+    """At each reload, apply repositories, certificate and log level from the settings. Invalid ones change nothing."""
     while True:
         await reload.wait()
         reload.clear()
@@ -224,7 +224,7 @@ async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload
 
 
 async def _watchdog() -> None:
-    """A sign of life from the loop itself: when it hangs, systemd restarts the daemon."""
+    """Send signs of life from the loop: if it hangs, systemd restarts the daemon."""
     seconds = process.watchdog_seconds()
     while seconds is not None:
         process.notify("WATCHDOG=1")

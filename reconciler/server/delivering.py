@@ -36,13 +36,13 @@ LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of b
 
 
 class ProjectFollower(Protocol):
-    """A follower of routes."""
+    """An object that follows the routes of projects."""
 
     async def left(self, project: str) -> tuple[str, ...]:
-        """The destinations that are sent to, or have a queue on disk that may not be open yet."""
+        """Return the destinations with a lane, or with a queue on disk that may not be open yet."""
 
     async def change(self, routes: Routes) -> None:
-        """Follow what a project routes now."""
+        """Follow the present routes of a project."""
 
 
 Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
@@ -50,18 +50,18 @@ Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
 
 
 class Change(NamedTuple):
-    """The changes of a project since its routes were read. `at` is the first of them, by the monotonic clock."""
+    """The changes of a project since its routes were read. `at` is the time of the first, on the monotonic clock."""
 
     at: float
     endpoints: frozenset[str]
 
     def and_then(self, later: "Change | None") -> "Change":
-        """Both as one."""
+        """Return both as one."""
         return self if later is None else Change(self.at, self.endpoints | later.endpoints)
 
 
 class RouteFollowing(ProjectFollowing):
-    """The projects whose routes are to be read, in the order in which that was found."""
+    """The projects whose routes must be read, in the order of their changes."""
 
     verb = "routes"
 
@@ -88,7 +88,7 @@ class RouteFollowing(ProjectFollowing):
         super().heard(told)
 
     def behind(self, project: str) -> Behind | None:
-        """How far the routes of a project are behind the store; None if all that changed was read."""
+        """Return how far the routes of a project are behind the store; None if they are not."""
         change = self._unread.get(project)
         if project == self._reading and self._being_read is not None:
             change = self._being_read.and_then(change)
@@ -151,9 +151,9 @@ async def delivering(
     applier: Applier,
     secrets: SecretSources,
 ) -> AsyncIterator[Delivering]:
-    """Delivery for as long as the context lasts. Before its end, `manager.drain` waits for what is in flight.
+    """Run delivery inside this context. Call `manager.drain` before its end, to wait for requests in flight.
 
-    Raises Refused when the queues cannot be had.
+    Raises Refused if the queues cannot be opened.
     """
     delivery = settings.delivery
     chance = random.Random()  # noqa: S311 (it spreads waits)
@@ -187,11 +187,11 @@ async def delivering(
 
 
 class ExpiryMoment(NamedTuple):
-    """One moment by both clocks: Unix milliseconds, which may jump, and seconds of a clock that never does.
+    """One moment on both clocks: Unix milliseconds, which may jump, and seconds of a monotonic clock.
 
-    A clock that is set a year ahead makes everything old at once, and a dead letter that expired does not come back.
-    So time goes on from the first moment of the process as the second clock has it; the first one may only be behind.
-    A clock that was wrong at that moment is not noticed.
+    If the clock is set a year ahead, everything would expire at once, and expired dead letters do not come back. So
+    time continues from the start of the process on the monotonic clock, and the system's clock counts only if it is
+    behind. A clock that was wrong at the start is not noticed.
     """
 
     wall: int
@@ -199,12 +199,12 @@ class ExpiryMoment(NamedTuple):
 
 
 def believed_moment(first: ExpiryMoment, now: ExpiryMoment) -> int:
-    """Unix milliseconds: what the clock says, but no more than the time that passed since the first moment."""
+    """Return the system's Unix milliseconds, but at most the first moment plus the passed time."""
     return min(now.wall, first.wall + round((now.monotonic - first.monotonic) * 1000))
 
 
 class Expiry:
-    """The end of dead letters that are too old, by the time that passed where the clock was set ahead."""
+    """Expires old dead letters. If the clock was set ahead, the passed time counts."""
 
     def __init__(self, manager: Manager, *, max_age: float, now: Callable[[], ExpiryMoment]) -> None:
         """`max_age` in seconds."""
@@ -214,7 +214,7 @@ class Expiry:
         self._first = now()
 
     async def expire(self) -> None:
-        """Forget them."""
+        """Delete dead letters that are too old."""
         await self._manager.expire(before=believed_moment(self._first, self._now()) - int(self._max_age * 1000))
 
 
@@ -224,8 +224,8 @@ def _listener(listening: socket.socket) -> Listener:
 
 
 def _most_connections() -> int:
-    """For all destinations together. Each has as many as consumers, and this bound is far away, so that a slow one does
-    not starve others: half of the files that may be open, since queues, repositories and senders need some as well.
+    """Return the limit on connections of all destinations together. Each has as many as consumers. The limit is high,
+    so that a slow one does not starve others: half of the files that may be open, since other parts need files too.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 0 if soft == resource.RLIM_INFINITY else soft // 2

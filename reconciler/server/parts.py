@@ -1,4 +1,4 @@
-"""The parts of the daemon, and what the caller of it decides."""
+"""The parts of the daemon, and the decisions of its caller."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ from reconciler.worker.client import WorkerClient
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon that is up: where it listens, and what it offers."""
+    """A running daemon: its listeners and its parts."""
 
     address: str
     services: Services
@@ -58,9 +58,9 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """The caller's decisions: the settings and how to read them again, the action once all is up, the variables that
-    resources may refer to (within the settings), if another `auth.type` may remove everybody (`sign_in`), and if a
-    missing store may be made anew.
+    """The caller's decisions: the settings and how to read them again, the action when everything is up, the variables
+    that resources may refer to (within the settings), if another `auth.type` may remove everybody (`sign_in`), and if a
+    missing store may be created.
     """
 
     settings: Settings
@@ -72,7 +72,7 @@ class StartPlan:
 
 
 class Parts(NamedTuple):
-    """The parts that are up."""
+    """The running parts."""
 
     services: Services
     repositories: Repositories
@@ -86,7 +86,7 @@ class Parts(NamedTuple):
 async def build_parts(
     plan: StartPlan, bound: ShutdownDeadline, *, listeners: Sequence[socket.socket]
 ) -> AsyncIterator[Parts]:
-    """Store, worker, applier, repositories, sign-in and delivery; stopped in the opposite order.
+    """Build store, worker, applier, repositories, sign-in and delivery, and stop them in the opposite order.
 
     `listeners` are the service's own, to which nothing is delivered. Raises Refused, StoreFault.
     """
@@ -153,7 +153,7 @@ async def build_parts(
 
 
 class SignInParts(NamedTuple):
-    """The parts that let people in; the last two are None unless `auth.type` is `oidc`."""
+    """The parts for signing in. The last two are None unless `auth.type` is `oidc`."""
 
     sessions: Sessions
     signing_in: SigningIn
@@ -165,7 +165,7 @@ class SignInParts(NamedTuple):
 async def _sign_in(
     settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts
 ) -> AsyncIterator[SignInParts]:
-    """Sign-in; what is remembered of keys and sessions is written at the end. Raises StoreFault."""
+    """Run sign-in. At the end, the last uses of keys and sessions are written. Raises StoreFault."""
     lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
     sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
     await sessions.load()
@@ -195,7 +195,7 @@ def _services(
     watching: Notifying,
     flow_key: bytes,
 ) -> Services:
-    """All that a door may use: a long list, and nothing is decided in it."""
+    """Return everything that the API may use. It is a long list without decisions."""
     in_flight: dict[str, int] = {}
     traffic = Traffic()
     metrics = MetricSources(
@@ -249,7 +249,7 @@ def _services(
 async def _store(
     settings: Settings, bound: ShutdownDeadline, *, new_store: bool
 ) -> AsyncIterator[tuple[Store, Operations]]:
-    """Both databases, brought to this version. Raises Refused, StoreFault."""
+    """Open both databases and bring them to this version. Raises Refused, StoreFault."""
     places = databases.database_places(settings)
     missing = await asyncio.to_thread(databases.missing, places)
     if missing is not None and not new_store:
@@ -266,7 +266,7 @@ async def _store(
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
-    """Everybody who may still come in. Raises Refused, StoreFault."""
+    """Load the directory after the checks of `auth.type`. Raises Refused, StoreFault."""
     settings = plan.settings
     accounts = Accounts(store, await store.directory(), clock=clock.now)
     await sign_in.settle_auth(
@@ -285,7 +285,7 @@ async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Ac
 
 @contextlib.asynccontextmanager
 async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
-    """Start the worker. Its start decides which folders it may open, and mirrors come later: so make theirs."""
+    """Start the worker. It can open only folders that exist at its start, so this makes the folder of mirrors."""
     mirrors = settings.state_dir / following.MIRRORS
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
     worker = WorkerClient(granted=(store.address, str(mirrors)))
@@ -298,7 +298,7 @@ async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> 
 
 
 def _rules_digest(settings: Settings) -> str:
-    """A digest of what documents are judged by: new schemas or built-in types read every file again."""
+    """Return a digest of the rules for all documents: after new schemas or built-in types, every file is read again."""
     shaping = {name: schemas.load(name) for name in sorted(schemas.names())}
     rules = [shaping, sorted(settings.api.accepted_versions), settings.resources.refuse_unknown]
     digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode())

@@ -1,8 +1,8 @@
 """The process: its locks, the deadline of its end, and systemd.
 
-There is one daemon per state directory, and one per store: a second one refuses to start. A shutdown that takes too
-long is ended by a thread, child processes first: the event loop itself may hang, or the end of the interpreter, which
-waits for the threads of executors. Without NOTIFY_SOCKET, as on a terminal, sd_notify does nothing.
+There is one daemon per state directory, and one per store: a second one refuses to start. If a shutdown takes too long,
+a thread ends child processes and then this one: the event loop may hang, or the end of the interpreter, which waits for
+threads. Without NOTIFY_SOCKET, as on a terminal, sd_notify does nothing.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ LOCK_SECONDS = 2.0
 
 @contextlib.contextmanager
 def hold_state_directory(state_directory: Path) -> Iterator[None]:
-    """Hold the directory's lock; the directory is made if missing, for its owner alone. The kernel releases the lock
-    when the process ends.
+    """Hold the directory's lock. A missing directory is made, only for its owner. The kernel releases the lock when the
+    process ends.
 
     Raises Refused when another process holds it, or the directory cannot be used.
     """
@@ -42,7 +42,7 @@ def hold_state_directory(state_directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold_store(store: Path) -> Iterator[None]:
-    """Hold a store, by a file beside it: closing a descriptor of the store itself would drop SQLite's locks.
+    """Hold a store by a lock file beside it: closing a descriptor of the store itself would drop SQLite's locks.
 
     Two state directories may name one store. Raises Refused as `hold_state_directory` does.
     """
@@ -96,7 +96,7 @@ FAILED = 1  # the exit code
 
 
 class ShutdownDeadline:
-    """Begun once, when the daemon is told to stop; it lasts until the process has ended."""
+    """The deadline of a shutdown. It begins once, and lasts until the process has ended."""
 
     def __init__(self, *, seconds: float) -> None:
         self._seconds = seconds
@@ -106,13 +106,13 @@ class ShutdownDeadline:
         self._waits: list[str] = []
 
     def begin(self) -> None:
-        """From now on there is a deadline. A second call changes nothing."""
+        """Start the deadline. A second call changes nothing."""
         if not self._begun:
             self._begun = True
             self._timer.start()
 
     async def waits(self, what: str, end: Callable[[], Awaitable[None]]) -> None:
-        """Wait for a part's end, which is named if it is not reached."""
+        """Wait for the end of a part. If the deadline passes meanwhile, the log names this part."""
         self._waits.append(what)
         try:
             await end()
@@ -136,7 +136,7 @@ class ShutdownDeadline:
 
 
 def child_processes() -> list[int]:
-    """The processes that this one has started, where the kernel tells (Linux)."""
+    """Return the child processes of this one, if the kernel lists them (Linux)."""
     found: list[int] = []
     for tasks in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):  # that thread has ended meanwhile
@@ -145,7 +145,7 @@ def child_processes() -> list[int]:
 
 
 def _kill(child: int) -> None:
-    """End it with its process group if it leads one, as git and the worker do: git has children of its own."""
+    """Kill a process, with its group if it leads one, as git and the worker do: git has children of its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getpgid(child) == child:
             os.killpg(child, signal.SIGKILL)
@@ -157,7 +157,7 @@ BEAT_SECONDS = 60  # that a start has until the next sign of it
 
 
 def notify(message: str) -> None:
-    """Send one state, `READY=1` for instance. A lost datagram is not worth stopping for."""
+    """Send a state, such as `READY=1`. A lost datagram is ignored."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -170,12 +170,12 @@ def notify(message: str) -> None:
 
 
 def beat() -> None:
-    """Say that a start that takes long goes on: `TimeoutStartSec` begins again."""
+    """Report that a long start continues, so that `TimeoutStartSec` begins again."""
     notify(f"EXTEND_TIMEOUT_USEC={BEAT_SECONDS * 1_000_000}")
 
 
 def watchdog_seconds() -> float | None:
-    """How often systemd wants a sign of life, at the latest; None when it does not watch this process."""
+    """Return the longest time between two signs of life for systemd; None if it does not watch this process."""
     microseconds = os.environ.get("WATCHDOG_USEC", "")
     watched = os.environ.get("WATCHDOG_PID", str(os.getpid()))
     return int(microseconds) / 1e6 if microseconds.isdecimal() and watched == str(os.getpid()) else None

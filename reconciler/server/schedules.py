@@ -28,7 +28,7 @@ STOP_SECONDS = 5.0  # for cancelled work to come to its end
 
 
 class Job(NamedTuple):
-    """Work that is done again and again, for the first time after so many seconds."""
+    """Work at an interval. It starts after a number of seconds."""
 
     name: str
     seconds: float
@@ -37,10 +37,9 @@ class Job(NamedTuple):
 
 @asynccontextmanager
 async def scheduled(*jobs: Job) -> AsyncIterator[None]:
-    """Do the jobs while the block runs, then cancel them. No job overlaps itself, and no fault ends it.
+    """Do the jobs inside this context, then cancel them. A job never overlaps itself, and an error does not end it.
 
-    Work that was missed while the process did not run is not repeated. After the clock was set back, nothing is due
-    until it is where it was.
+    Missed work is not repeated. After the clock was set back, nothing is due until it reaches its former time.
     """
     # In UTC, since it would look for the machine's time zone otherwise. Late work is done once, however late.
     scheduler = AsyncIOScheduler(
@@ -108,7 +107,7 @@ class AuditUpkeep:
         self._waiting: tuple[AuditRow, ...] = ()  # which the disk did not take
 
     async def keep(self) -> None:
-        """Do all of it until cancelled; then write the attempts that were refused until then."""
+        """Do the upkeep until cancelled; then write the remaining refused attempts."""
         try:
             async with scheduled(
                 Job("audit", MINUTE, self.minute), Job("audit-retention", RETENTION_SECONDS, self.forget)
@@ -121,12 +120,12 @@ class AuditUpkeep:
             await self.minute()
 
     def heard(self, told: ResourceChange) -> None:
-        """Note a change of resources: after a run the head is logged at once."""
+        """Handle a change of resources: after a run the head is logged at once."""
         if told.origin is not None:
             self._ran.set()
 
     async def minute(self) -> None:
-        """Write the attempts that were refused, and log the head if it changed."""
+        """Write refused attempts, and log the head if it changed."""
         # A write continues when its caller is cancelled: a second one would write the same again.
         await asyncio.shield(asyncio.create_task(self._write_refused(), name="refused attempts"))
         await self.say()
@@ -145,7 +144,7 @@ class AuditUpkeep:
                 self._waiting = ()
 
     async def say(self) -> None:
-        """Log where the audit begins and ends, if that changed: kept elsewhere, the line proves what the store held."""
+        """Log the beginning and end of the audit if they changed. A copy of the line elsewhere proves their content."""
         try:
             anchor, head = await self._store.audit_ends()
         except StoreFault as fault:
@@ -158,7 +157,7 @@ class AuditUpkeep:
             log.info("The audit's head is %s.", head, extra={"fields": fields})
 
     def _say_anchor(self, anchor: ChainAnchor) -> None:
-        """Log the anchor after each move, and at a start: a service that was killed may have missed the last one."""
+        """Log the anchor after each move, and at a start, because a killed service may have missed the last move."""
         if anchor == self._said_anchor:
             return
         self._said_anchor = anchor
@@ -173,7 +172,7 @@ class AuditUpkeep:
         )
 
     async def forget(self) -> None:
-        """Remove the oldest links whose time is over, a step at a time. Raises StoreFault."""
+        """Remove links past their retention, a step at a time. Raises StoreFault."""
         before = rfc3339(self._clock() - timedelta(seconds=self._retention))
         is_more = True
         while is_more:

@@ -31,7 +31,7 @@ class Certificate(NamedTuple):
 
 
 def configured_certificate(settings: Settings) -> Certificate | None:
-    """The one that the settings name; None without TLS."""
+    """Return the certificate of the settings; None without TLS."""
     chain, key = settings.tls.cert_file, settings.tls.key_file
     return None if chain is None or key is None else Certificate(chain=chain, key=key)
 
@@ -56,7 +56,7 @@ def read_certificate(certificate: Certificate) -> ssl.SSLContext:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Say why the files do not fit, without the source places that the library's own words name."""
+    """Return why the files do not fit, without places in the library's source code."""
     if isinstance(error, ssl.SSLError):
         if error.reason == "KEY_VALUES_MISMATCH":
             return "the key is not this certificate's"
@@ -66,10 +66,10 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 class PresentedCertificate:
-    """The certificate that new connections get.
+    """The certificate for new connections.
 
-    The listener keeps the context of its start, and hands each handshake over to the current one: to load another
-    certificate into a context in use would leave the old one there beside it when the kinds of their keys differ.
+    The listener keeps its first context, and passes each handshake to the current one. Loading another certificate into
+    a used context would keep the old one too, if their keys are of different kinds.
     """
 
     def __init__(self, first: ssl.SSLContext) -> None:
@@ -82,7 +82,7 @@ class PresentedCertificate:
         self._current = context
 
     def _hand_over(self, connection: ssl.SSLObject, _name: str | None, _of: ssl.SSLContext) -> None:
-        """Called in each handshake, whether or not the client names a host."""
+        """Pass a handshake to the current context. The library calls it even if the client names no host."""
         connection.context = self._current
 
 
@@ -95,8 +95,7 @@ TLS_END = 2.0  # seconds, for a client's part in closing a TLS connection
 class _Listener:
     """Accepts connections on one socket. `open_connection` makes the protocol of one.
 
-    The event loop's own server would start TLS before anybody counts the connection, and a client that is silent then
-    takes a place as well.
+    The event loop's own server would start TLS before the connection is counted, so silent clients would not count.
     """
 
     def __init__(
@@ -161,7 +160,7 @@ class _Listener:
 
 
 class _Server(uvicorn.Server):
-    """One server for all doors: their connections are counted together, and end together."""
+    """One server for all listeners: their connections are counted together, and end together."""
 
     def __init__(
         self, doors: Sequence[tuple[uvicorn.Config, socket.socket]], tls: ssl.SSLContext | None, pool: ConnectionPool
@@ -174,13 +173,13 @@ class _Server(uvicorn.Server):
         self.running = asyncio.create_task(self.serve(), name="http-server")
 
     async def end(self) -> None:
-        """Let requests under way end."""
+        """Stop, after requests in progress have ended."""
         self.should_exit = True
         await self.running
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The daemon handles signals; a server that did too would race it."""
+        """Do nothing: the daemon handles signals, and a second handler would race with it."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - each door has its own
@@ -198,8 +197,8 @@ class _Server(uvicorn.Server):
 
 
 def bind(host: str, port: int, *, setting: str = "listen") -> socket.socket:
-    """A listening address, taken before anything else is started. Raises Refused when it cannot be had, and names the
-    setting that says another.
+    """Bind a listening address, before anything else is started. Raises Refused with the name of the setting if it is
+    not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -215,8 +214,8 @@ def bind(host: str, port: int, *, setting: str = "listen") -> socket.socket:
 
 
 class Served(NamedTuple):
-    """A server that is up. `end` lets requests under way end, beside whatever else ends. `shown` is the context for new
-    connections; None without TLS. Only the start decides if there is TLS.
+    """A running server. `end` stops it after requests in progress, while other parts end too. `shown` has the
+    certificate for new connections; None without TLS. Only the start decides if there is TLS.
     """
 
     end: Callable[[], Awaitable[None]]
@@ -231,10 +230,10 @@ async def serve(
     drain_seconds: float,
     trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
 ) -> AsyncIterator[Served]:
-    """Serve each application on its listener while the context lasts; then let requests under way end, for at most
+    """Serve each application on its listener inside this context; then wait for requests in progress, for at most
     `drain_seconds`.
 
-    All show the same certificate. Raises Refused when it cannot be used.
+    All listeners have the same certificate. Raises Refused if it cannot be used.
     """
     shown = None if certificate is None else PresentedCertificate(read_certificate(certificate))
     configs = [(_config(application, drain_seconds=drain_seconds), listener) for application, listener in doors]

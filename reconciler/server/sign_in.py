@@ -1,10 +1,10 @@
 """Sign-in as the daemon sets it up: the provider, the first admin, and a change of `auth.type`.
 
-At the first start there is nobody yet, so somebody must be able to become the first admin.
+At the first start there are no people, so somebody must be able to become the first admin.
 
-Another `auth.type` than at the last start removes everybody who could sign in, once an operator confirms it, before
-anybody is let in. Sessions are removed first, from a file of their own; the rest is one transaction with the record of
-the new type. If the process dies between the two, people sign in again, and the next start asks again.
+Another `auth.type` than at the last start removes everybody who could sign in. An operator must confirm that, and it
+happens before anybody can sign in. Sessions are removed first, from their own file; the rest is one transaction with
+the record of the new type. If the process crashes between the two, people sign in again, and the next start asks again.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ def build_provider(settings: Settings) -> Provider:
 
 
 async def look_at_provider(provider: Provider, settings: Settings) -> None:
-    """Say where people sign in, and warn of a provider with which nobody can. It may be up a moment later, and keys
-    work meanwhile.
+    """Log where people sign in, and warn if the provider cannot be used now. It may work a moment later, and keys work
+    meanwhile.
     """
     web_url = settings.web_url
     log.info("People sign in at %s; the provider must know %s%s as redirect URI.", web_url, web_url, CALLBACK)
@@ -75,7 +75,7 @@ async def look_at_provider(provider: Provider, settings: Settings) -> None:
 
 
 async def check_provider(settings: Settings) -> None:
-    """Check the provider, if there is one, before others lose their access. Raises Refused if nobody could sign in."""
+    """Check the provider, if there is one, before people lose their access. Raises Refused if nobody could sign in."""
     if settings.auth.type != "oidc":
         return
     asked = build_provider(settings)
@@ -94,9 +94,9 @@ PASSWORD_BYTES = 24  # of randomness: 32 characters
 
 
 async def ensure_first_admin(accounts: Accounts, signing_in: SigningIn, *, state_dir: Path, clock: Clock) -> None:
-    """Create the organization admin if there is none, and name the file with the password. The file comes first: if the
-    process dies in between, the password is unused, and the next start writes another. Raises Refused when it cannot be
-    written, StoreFault.
+    """Create the organization admin if there is none, and return the file with the password. The file is written first:
+    if the process crashes in between, the password is unused, and the next start writes another. Raises Refused if it
+    cannot be written, StoreFault.
     """
     users = accounts.directory.users
     if any(user.organization_admin for user in users.values()):
@@ -131,8 +131,8 @@ async def ensure_first_admin(accounts: Accounts, signing_in: SigningIn, *, state
 
 
 def _write(path: Path, password: str) -> None:
-    """Through a file of another name, so that the mode is right before anything is in it; on the disk before anybody
-    has the password. A link in its place is replaced, not followed.
+    """Write the file under another name first, so that its mode is right before it has content, and sync it before the
+    password is used. A link in its place is replaced, not followed.
     """
     temporary = path.with_name(f"{path.name}.new")
     databases.write_new_file(temporary, f"{password}\n".encode())
@@ -153,8 +153,8 @@ async def settle_auth(
     is_confirmed: bool,
     check: Callable[[], Awaitable[None]],
 ) -> None:
-    """Change the store to this type. `check` raises Refused if nobody could sign in then, and is called before anything
-    is removed. Raises Refused if something would be removed without confirmation, what `check` raises, StoreFault.
+    """Change the store to this type. `check` is called before anything is removed, and raises Refused if nobody could
+    sign in. Raises Refused if people would be removed without confirmation, what `check` raises, StoreFault.
     """
     directory = accounts.directory
     recorded = await store.auth_type()

@@ -21,18 +21,18 @@ from reconciler.store import checksums, database
 from reconciler.store.database import Connection
 from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 
-LINKS = 20  # that go in one step: most have few events
+LINKS = 20  # removed in one step; most have few events
 EVERY_LINK = -1
 NEWEST = AuditPlace(2**62, 0)
 
 
 class ChainLink(NamedTuple):
-    """One link as it is stored. What was there before the chain began is one link that is not checked."""
+    """One link as it is stored. The events from before the chain began are one link that is not checked."""
 
     header: ChainHeader
     hash: bytes
     is_checked: int
-    content: bytes | None  # the hash of what it holds; None in one from before that was kept
+    content: bytes | None  # the hash of its content; None in a link of an earlier version, which did not store it
 
     @property
     def head(self) -> ChainHead:
@@ -41,8 +41,8 @@ class ChainLink(NamedTuple):
 
 
 def forget(connection: Connection, *, before: str) -> bool:
-    """Remove some links whose events are all from before an instant, the oldest first and none behind one that stays;
-    return True when there may be more. Raises `StoreFault`.
+    """Remove some of the oldest links whose events are all from before an instant, up to the first that stays. Return
+    True if there may be more. Raises `StoreFault`.
     """
     with database.faults("swept"), database.transaction(connection, kind="immediate"):
         with closing(read_links(connection, LINKS)) as oldest:
@@ -54,7 +54,7 @@ def forget(connection: Connection, *, before: str) -> bool:
         previous = gone[-2].hash if len(gone) > 1 else connection.all("audit_anchor")[0][1]
         proof = None
         if last.is_checked:
-            # A link from before its content was kept still has the events that show it.
+            # If the hash of its content is not stored, it is computed from the events.
             content = last.content or _content(connection, number, is_verified=False).digest()
             proof = audit_chain.proof(previous, last.header, content)
         events, last_event = sum(link.header.events for link in gone), connection.value("last_event_until", number)
@@ -79,8 +79,8 @@ def read_links(connection: Connection, limit: int = EVERY_LINK) -> Generator[Cha
 
 
 def _content(connection: Connection, link: int, *, is_verified: bool) -> Content:
-    """Return what a link holds: its events by the hashes that it covers, then its redactions. Raises BrokenChain for an
-    event that is not as its redaction left it, if that is to be verified.
+    """Return the content of a link: the hashes of its events, then its redactions. With `is_verified` it raises
+    BrokenChain for an event that changed after its redaction.
     """
     content = Content()
     with closing(connection.run("chained_events", link)) as rows:
@@ -95,18 +95,18 @@ def _content(connection: Connection, link: int, *, is_verified: bool) -> Content
     return content
 
 
-PAGE = 1000  # events, which one answer in JSON has at most: one moment, then
-PAGE_BYTES = 512 * 1024  # of them with their documents, which may be megabytes each
+PAGE = 1000  # events; an answer in JSON has at most as many, so it is of one moment
+PAGE_BYTES = 512 * 1024  # of events with documents, which may be megabytes each
 SHOWN_AS = {"version_before": "versionBefore", "version_after": "versionAfter"}
 ALWAYS = frozenset({"id", "at", "action", "kind", "name", "actor"})  # the fields of every event
-REASONED = frozenset({"suspended", "resumed"})  # what a person wrote, which may be anything
+REASONED = frozenset({"suspended", "resumed"})  # their detail is the text of a person, never JSON
 
 
 def render_event_page(
     connection: Connection, wanted: AuditWanted, *, limit: int, documents: bool
 ) -> tuple[list[bytes], AuditPlace | None]:
-    """The next events as of this moment, the newest first, each with the versions that it refers to when `documents`
-    are wanted, and behind which one to go on; None at the end. Raises sqlite3.Error.
+    """Return the next events, newest first, and the position after which the next page begins; None at the end. With
+    `documents` each event has the versions that it refers to. Raises sqlite3.Error.
     """
     projects, *others, after = wanted
     within = None if projects is None else json.dumps(sorted(projects))
@@ -138,13 +138,13 @@ def _render_event(connection: Connection, place: AuditPlace, event: AuditRow, *,
 
 
 def _version(connection: Connection, event: AuditRow, number: int | None) -> msgspec.Raw | None:
-    """The version of a resource that an event refers to, as its history shows it; None when there is none."""
+    """Return the version that an event refers to, as in the resource's history; None if there is none."""
     row = connection.first("version_shown", event.project, event.kind, event.name, number)
     return None if row is None else msgspec.Raw(checksums.shown_row(row, damaged=lambda *_: None))
 
 
 def _detail(event: AuditRow) -> dict[str, object] | None:
-    """Return the detail of an event, always as an object: a sentence becomes the only member of one."""
+    """Return the detail of an event as an object; a sentence becomes its only member."""
     if event.detail is None:
         return None
     if event.action in REASONED:
@@ -163,7 +163,7 @@ Watched = Callable[[Connection], AbstractContextManager[object]]
 
 
 class BrokenChain(errors.Refused):
-    """The chain does not fit, or misses events that should be there; the message says where first."""
+    """The chain does not fit its events, or misses events; the message names the first place."""
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ class VerifiedChain:
 
 @dataclass(frozen=True, slots=True)
 class RedactedEvents:
-    """So many events were redacted; `by` is the event that tells of it."""
+    """A number of events that were redacted; `by` is the event that reports the redaction."""
 
     events: int
     by: str
@@ -207,7 +207,7 @@ def verify(
     `watched` does.
     """
     with database.faults("read"), closing(database.open_reader(path)) as connection, watched(connection):
-        connection.execute("begin deferred")  # one moment, whatever is written meanwhile
+        connection.execute("begin deferred")  # all reads see one revision
         anchor = read_anchor(connection)
         if anchor is None:
             raise BrokenChain("The audit has lost its anchor, the hash that its first link follows.")
@@ -250,7 +250,7 @@ def _check_chain(connection: Connection, verified: VerifiedChain) -> None:
     if unlinked is not None:
         raise BrokenChain(f"Link {unlinked[0]} is missing, and its events are there.")
     if connection.value("rewrites_in_all") != verified.rewrites:
-        # One of them would excuse whatever was done to an event.
+        # A false rewrite could hide any change of an event.
         raise BrokenChain("A redaction is told of that no link holds.")
 
 

@@ -1,8 +1,7 @@
 """The checksum of each stored version, and versions that are damaged.
 
-It is zlib's CRC-32: it finds every flipped bit, and takes less than a microsecond for a body of some kilobytes, so that
-each read can look. It guards against disks and memory, not against people: a person who can write the file can write a
-checksum too.
+It is zlib's CRC-32: it finds every flipped bit, and takes less than a microsecond for a body of some kilobytes, so
+every read checks it. It protects against faulty disks and memory, not against people who can write the file.
 """
 
 import logging
@@ -20,7 +19,7 @@ MOST = 1_000  # damaged versions that are remembered; one more finds a disk that
 
 
 def checksum_of(body: bytes, secrets: bytes | None) -> int:
-    """The checksum of one version."""
+    """Return the checksum of one version."""
     return zlib.crc32(body) if secrets is None else zlib.crc32(secrets, zlib.crc32(body))
 
 
@@ -30,13 +29,13 @@ def is_damaged(body: bytes, secrets: bytes | None, checksum: int) -> bool:
 
 
 class Damage:
-    """The versions that reads and looks found damaged. It is used from several threads."""
+    """The versions that were found damaged. It is used from several threads."""
 
     def __init__(self) -> None:
         self._found: dict[DamagedVersion, None] = {}
 
     def note(self, one: DamagedVersion) -> None:
-        """One is damaged."""
+        """Record a damaged version."""
         if one in self._found or len(self._found) >= MOST:
             return
         self._found[one] = None
@@ -44,15 +43,15 @@ class Damage:
         log.error(told, one.version, one.kind, one.name, one.project)
 
     def tell(self, is_damaged: Callable[[DamagedVersion], bool]) -> list[DamagedVersion]:
-        """Return those that are present and damaged still."""
+        """Return those that are still present and damaged."""
         for one in [each for each in self._found if not is_damaged(each)]:
             del self._found[one]
         return sorted(self._found)
 
 
 def shown_row(row: tuple[Any, ...], *, damaged: Callable[[str, str, int], object]) -> bytes:
-    """Return a resource as a reader gets it. A damaged one is replaced by a text that says so, and `damaged` is called
-    with its kind, name and version: one that cannot be read never spoils the others of a list.
+    """Return a resource as a reader gets it. For a damaged one, return a placeholder and call `damaged` with its kind,
+    name and version: a damaged resource must not break a list.
     """
     if is_damaged_row(row):
         kind, name, version = row[8:]
@@ -62,9 +61,9 @@ def shown_row(row: tuple[Any, ...], *, damaged: Callable[[str, str, int], object
 
 
 def is_damaged_row(row: tuple[Any, ...]) -> bool:
-    """Tell if a row that a reader would see is not what was stored.
+    """Return True if a row for a reader is damaged.
 
-    Every resource of every list comes by here, so most of them are decided by few calls.
+    Every resource of every list passes through this, so the common case needs few calls.
     """
     body, status, head, tail, _, _, secrets, checksum, _, _, _ = row
     if checksum != (zlib.crc32(body) if secrets is None else checksum_of(body, secrets)):

@@ -2,10 +2,10 @@
 
 All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's.
 
-A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites what a commit frees, but
-when rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages.
-So the file is written anew, and then the log is emptied. That this is to be done is a fact in the store, which the
-commit writes: it survives a crash.
+A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites the freed bytes, but when
+rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages. So
+the file is written again, and then the log is emptied (`erase_traces`). The commit records in the store that this is
+due, so it survives a crash.
 """
 
 import math
@@ -42,7 +42,7 @@ class NextLink:
         self._rewrites: list[ChainRewrite] = []
 
     def write(self, events: Sequence[records.AuditRow]) -> None:
-        """Write events behind all that there are."""
+        """Add events to the link and the audit."""
         rows = []
         for number, event in enumerate(events, self._connection.value("last_event") + 1 if events else 0):
             salt = None if event.detail is None else os.urandom(audit_chain.SALT_BYTES)
@@ -51,7 +51,7 @@ class NextLink:
         self._connection.each("insert_audit", rows)
 
     def redact(self, quote: records.QuoteRow) -> None:
-        """Replace an event's text, and remember both hashes; nothing when the event is gone by now."""
+        """Replace an event's text, and record both hashes. Do nothing if the event was removed meanwhile."""
         found = self._connection.first("event", quote.id)
         if found is None:
             return
@@ -63,7 +63,7 @@ class NextLink:
         self._rewrites.append(ChainRewrite(number, before, after))
 
     def close(self, *, address: str | None = None) -> None:
-        """Write the link, unless it is empty. `address` is where the request came from that made it."""
+        """Write the link, unless it is empty. `address` is the client's address of the request."""
         content, rewrites = self._content, sorted(self._rewrites)
         if not content.events and not rewrites:
             return
@@ -82,7 +82,7 @@ def tell(connection: Connection, events: Sequence[records.AuditRow]) -> None:
     link.close()
 
 
-DEADLINE_STEPS = 1_000  # of SQLite's machine between two looks at the clock: less than a millisecond
+DEADLINE_STEPS = 1_000  # of SQLite's virtual machine between two checks of the clock: less than a millisecond
 TOO_SLOW = "This changes too much to be stored in the time that a change has; commit or send it in parts."
 BUSY = "The store was busy with other changes for too long, and nothing was changed; try again."
 
@@ -109,7 +109,7 @@ def commit(
 
 @contextmanager
 def _until(deadline: float, connection: Connection) -> Iterator[None]:
-    """Interrupt whatever runs on the connection at the deadline; committing and rolling back are outside."""
+    """Interrupt statements on the connection at the deadline. Commit and rollback are outside this context."""
     connection.set_progress_handler(lambda: monotonic() >= deadline, DEADLINE_STEPS)
     try:
         yield
@@ -122,7 +122,7 @@ def _until(deadline: float, connection: Connection) -> Iterator[None]:
 
 
 def _write(connection: Connection, coming: Iterable[records.Changes], *, record: records.Record, revision: int) -> int:
-    """Write all of it; return the revision that it makes."""
+    """Write the records and the parts; return the revision afterwards."""
     link = NextLink(connection)
     every = (record, *record.beside)
     for one in every:
@@ -142,7 +142,7 @@ def _write(connection: Connection, coming: Iterable[records.Changes], *, record:
 
 
 def _is_seen(record: records.Record) -> bool:
-    """Tell if a record changes what a plan or a reader of resources sees."""
+    """Return True if a record changes what a plan or a reader of resources sees."""
     seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
     return record.redacts or any(one is not None for one in seen)
 
@@ -152,7 +152,7 @@ def _write_record(connection: Connection, record: records.Record, link: NextLink
     for name in filter(None, (record.forget_files_of, released)):
         connection.run("forget_files", name)
         connection.run("forget_all_wanted", name)
-    # The parts say which deletions are held from now on; an approval releases the held ones as they are.
+    # The parts contain the deletions that are held from now on; an approval releases the stored ones.
     for name in filter(None, (record.forget_held_of, released)):
         connection.run("forget_held", name)
     if released is not None:
@@ -180,8 +180,8 @@ def _write_record(connection: Connection, record: records.Record, link: NextLink
 
 
 def _write_part(connection: Connection, part: records.Changes, link: NextLink) -> bool:
-    """Tell if the part changes what a plan or a reader of resources sees."""
-    # A file that was read again replaces its rows.
+    """Write one part. Return True if it changes what a plan or a reader of resources sees."""
+    # The rows of a file that was read again are replaced.
     connection.each("forget_wanted", part.forgotten_files)
     connection.each("forget_file", part.forgotten_files)
     _write_resources(connection, part)
@@ -206,7 +206,7 @@ def _write_resources(connection: Connection, part: records.Changes) -> None:
     replaced = ((row.project, row.kind, row.name) for row in part.versions)
     connection.each("forget_references", chain(part.removed, replaced))
     connection.each("insert_origin", part.origins)
-    # The number of each version in its table, by project, kind, name and version.
+    # The row id of each version, by project, kind, name and version.
     first = connection.value("last_version") + 1
     numbers = {row[:4]: number for number, row in enumerate(part.versions, first)}
     checked = ((*row, checksums.checksum_of(row.body, row.secrets)) for row in part.versions)
@@ -235,7 +235,7 @@ def _write_renderings(connection: Connection, part: records.Changes) -> bool:
 
 
 def _write_lineages(connection: Connection, part: records.Changes) -> bool:
-    """Tell if any of them still held."""
+    """Write lineages. Return True if one was stored: a resource that changed meanwhile stays as it is."""
     filled_in = False
     for row in part.lineages:
         if connection.run("explain_head", row.status, *row[:4], row.status_before).rowcount:
@@ -244,33 +244,36 @@ def _write_lineages(connection: Connection, part: records.Changes) -> bool:
     return filled_in
 
 
-_REWRITES = {"message": "rewrite_message", "reason": "rewrite_reason", "notes": "rewrite_notes"}
+_STATUS_REWRITES = {"reason": "rewrite_reason", "notes": "rewrite_notes"}
 
 
 def _write_quotes(connection: Connection, quotes: Iterable[records.QuoteRow], link: NextLink) -> None:
     for quote in quotes:
         if quote.of == "detail":
             link.redact(quote)
+        elif quote.of == "message":
+            connection.run("rewrite_message", quote.text, quote.id)
         else:
-            connection.run(_REWRITES[quote.of], quote.text, quote.id, quote.ordinal)
+            connection.run(_STATUS_REWRITES[quote.of], quote.text, quote.id, quote.ordinal)
 
 
-WAIT_MILLISECONDS = 250  # for those who read an older revision; nothing is written meanwhile
+WAIT_MILLISECONDS = 250  # for readers of an older revision; writes wait meanwhile
 
 
 def erase_traces(connection: Connection, *, folder: Path) -> records.Traces:
-    """Erase the traces, as far as readers let it. `folder` has room for a copy of the file. Raises `StoreFault`.
+    """Erase the traces, unless a reader still needs them. `folder` must have room for a copy of the file.
 
-    If the process is killed, the next call starts again. Writing the file anew takes seconds for each gigabyte.
+    If the process is killed, the next call starts again. It takes seconds for each gigabyte of the file. Raises
+    `StoreFault`.
     """
     with database.faults("cleared of traces"), _waiting_briefly(connection):
         if connection.first("traces") is None:
             return records.Traces.NONE
-        # A reader of an older revision would keep the log, and all of the new file in it: wait until it is gone.
+        # A reader of an older revision keeps the log from being emptied, and the log would get the whole new file.
         if not _empty_log(connection):
             return records.Traces.KEPT
-        # The copy holds other secrets, and may be large: beside the store, not in a folder for everybody's files.
-        # The pragma is deprecated, and a SQLite built without it takes that folder.
+        # The copy contains secrets and may be large, so it is made beside the store and not in the system's temporary
+        # folder. The pragma is deprecated; a SQLite built without it uses the temporary folder.
         quoted = str(folder).replace("'", "''")
         connection.execute(f"pragma temp_store_directory = '{quoted}'").fetchone()
         connection.execute("vacuum")
@@ -281,7 +284,7 @@ def erase_traces(connection: Connection, *, folder: Path) -> records.Traces:
 
 
 def _empty_log(connection: Connection) -> bool:
-    """Take the log into the file and empty it; False while somebody reads an older revision."""
+    """Copy the log into the file and empty it; return False while a reader needs an older revision."""
     (busy, *_) = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
     return not busy
 

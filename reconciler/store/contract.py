@@ -1,7 +1,7 @@
 """The contract of the store: the main process writes and reads through `Store`, the worker plans on `PlanningView`.
 
-The rows that it takes and returns are in `reconciler.store.records`. The store has no rules about resources: it keeps
-what it is given. One suite of tests proves these promises on every engine (`tests/store`):
+The rows that it takes and returns are in `reconciler.store.records`. The store has no rules about resources: it stores
+every row that it gets. One suite of tests proves these promises on every engine (`tests/store`):
 
 - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or nothing is.
 - A commit that takes longer than its `timeout` is rolled back and raises `StoreFault`.
@@ -11,10 +11,10 @@ what it is given. One suite of tests proves these promises on every engine (`tes
   its last; no page is empty, or blocks the caller's thread for longer than about a millisecond.
 - Pages that are left early are closed with `aclose`, which ends their read at once. The store may keep overwritten data
   while they are open, so the caller limits how long that is.
-- After `erase_traces` reports success, none of the store's files contains what a commit overwrote in versions. That it
-  has still to be done survives a crash.
+- After `erase_traces` reports success, the store's files no longer contain the overwritten values of versions. The
+  store remembers after a crash that this is still to be done.
 - A damaged version is never shown as if it were intact: `get` raises `Damaged`, and lists, histories and events show a
-  placeholder; the others are not affected. A plan knows of each resource that it compares whether it is damaged.
+  placeholder; the others are not affected. A plan knows which of the resources that it compares are damaged.
 - Every output has one order: lists by name in byte order, history and runs newest first.
 - Every transaction that shows audit events adds a link to their chain (see `audit_chain`), in the order of commits.
 - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
@@ -42,7 +42,7 @@ class StoreFault(errors.Transient):
 
 
 class Damaged(errors.Refused):
-    """One resource cannot be read as what was stored; all else can."""
+    """One stored resource is damaged; the others can be read."""
 
 
 class NewerStore(errors.Refused):
@@ -50,7 +50,7 @@ class NewerStore(errors.Refused):
 
 
 class Moved(errors.Transient):
-    """Something else is held than what is to be approved; look again."""
+    """The held deletions are not those that the approval names; the caller must read them again."""
 
 
 class Store(Protocol):
@@ -74,16 +74,18 @@ class Store(Protocol):
         """32 random bytes, made with the store, under which sensitive values are digested."""
 
     async def get(self, project: str, key: Key, *, version: int | None = None) -> bytes | None:
-        """The resource as JSON with its `status`, or None; or one version as its history shows it. Raises `Damaged`."""
+        """Return a resource as JSON with its `status`, or one version as in its history; None if there is none. Raises
+        `Damaged`.
+        """
 
     async def rendering(self, project: str, name: str) -> bytes | None:
         """Return what Collectors get of a Configuration; empty if nothing is in force, None if it was never tried."""
 
     def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
-        """The resources of a kind in byte order of their names, after a name ('' for all), in pages of one revision."""
+        """Yield resources of a kind after a name ('' for all), in byte order of names, in pages of one revision."""
 
     def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
-        """Every version with its `status`, newest first, in pages; none when the resource never existed."""
+        """Yield every version with its `status`, newest first, in pages; none if the resource never existed."""
 
     async def commit(
         self,
@@ -92,11 +94,11 @@ class Store(Protocol):
         record: records.Record,
         timeout: float | None = None,  # noqa: ASYNC109 - it ends a transaction on another thread
     ) -> int:
-        """Write all of it in one transaction; return the revision after it.
+        """Write the record and the parts in one transaction; return the revision after it.
 
         The parts are taken one at a time, on the thread that writes. `timeout` is in seconds since the call. Raises
-        `Moved` for an approval of something else than is held now, `StoreFault`, and anything that taking a part
-        raises.
+        `Moved` if other deletions are held than an approval names, `StoreFault`, and anything that the iterator of
+        parts raises.
         """
 
     def figures(self) -> records.StoreFigures:
@@ -109,29 +111,29 @@ class Store(Protocol):
         """Return the present versions that were found damaged, sorted. The next version of a resource replaces one."""
 
     async def erase_traces(self) -> records.Traces:
-        """Erase from the files what commits that rewrite versions wrote over, if any did since the last time.
+        """Erase overwritten values of versions from the files, if there are any since the last time.
 
-        The whole file may be written anew, on the thread that writes. Raises `StoreFault`; then it is still to be done.
+        The thread that writes may write the whole file again. Raises `StoreFault`; then it is still to be done.
         """
 
     def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
-        """A finished run as JSON without statuses, a page by itself, then its statuses in order; no page for none."""
+        """Yield a page with a finished run as JSON without statuses, then its statuses in order; none for no run."""
 
     async def run_changes(self, run: str, *, limit: int) -> list[records.ChangedVersions]:
-        """Return the resources that a run stored or deleted, in the order of its statuses, at most `limit`, without
-        those of which the audit has no event any more.
+        """Return at most `limit` resources that a run stored or deleted, in the order of its statuses. Those whose
+        event is no longer in the audit are left out.
         """
 
     def runs_pages(
         self, *, repository: str | None, projects: frozenset[str] | None, limit: int
     ) -> AsyncGenerator[list[bytes], None]:
-        """Finished runs of a repository, or of all, in these projects, or in all, as JSON without statuses, newest
-        first, in pages.
+        """Yield finished runs as JSON without statuses, newest first, in pages. None means every repository, or every
+        project.
         """
 
     async def waits_for_store(self, repository: str) -> bool:
-        """Return True when the head has a document that is `waiting`, or the repository owns something incomplete, or
-        something that is to go and is in use.
+        """Return True if the head has a document that is `waiting`, or the repository owns an incomplete resource, or
+        one that could not be deleted because it is in use.
         """
 
     async def remembered(self, name: str, *, held: int) -> records.Remembered:
@@ -151,7 +153,7 @@ class Store(Protocol):
         """Return the state of all repositories that are remembered, by name in byte order."""
 
     async def projects(self) -> list[str]:
-        """Every project's name, in byte order."""
+        """Return the names of all projects, in byte order."""
 
     async def create_project(self, name: str, *, at: str) -> None:
         """Make sure that a project exists."""
@@ -168,12 +170,12 @@ class Store(Protocol):
     def event_pages(
         self, wanted: records.AuditWanted, *, limit: int, documents: bool
     ) -> AsyncGenerator[list[bytes], None]:
-        """Audit events as JSON, the newest first, in pages of a moment each; no more than `limit`. With `documents`
-        each has the versions of the resource before and after it, as its history shows them.
+        """Yield at most `limit` audit events as JSON, newest first, in pages. With `documents` each has the versions of
+        the resource before and after it, as in its history.
 
-        A slow caller keeps nothing open. Each event that exists from the first page to the last is in exactly one of
-        them. Events that are added meanwhile are in none, and removed ones may be missing at the end. Finding a few
-        events among many may take seconds, on another thread.
+        Each page is read at its own moment, so a slow caller keeps nothing open. An event that exists from the first
+        page to the last is in exactly one of them. Events that are added meanwhile are in none, and removed ones may be
+        missing at the end. Finding a few events among many may take seconds, on another thread.
         """
 
     async def audit_ends(self) -> tuple[ChainAnchor, ChainHead]:
@@ -247,36 +249,36 @@ class PlanningView(Protocol):
     """
 
     def snapshot(self) -> AbstractContextManager[int]:
-        """Hold one revision for as long as the context lasts; yields its number."""
+        """Hold one revision until the context ends; yield its number."""
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        """The stored resources among these keys. `damaged` is set where the body is, since its digest tells nothing."""
+        """Return the stored resources among these keys. `damaged` is about the body, since digests do not show it."""
 
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
-        """The newest version that each of these keys ever had; keys that never existed are left out."""
+        """Return the newest version that each of these keys ever had; keys that never existed are left out."""
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
-        """The stored resources among these keys as a reader gets them, with `status`."""
+        """Return the stored resources among these keys as a reader gets them, with `status`."""
 
     def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, records.StoredDocument]:
-        """The stored resources among these keys, whole."""
+        """Return the stored resources among these keys, with bodies and secrets."""
 
     def configurations(self, project: str) -> Iterator[tuple[Key, records.StoredDocument]]:
-        """Every stored Configuration of a project, sorted by name, a row at a time."""
+        """Yield every stored Configuration of a project, sorted by name, a row at a time."""
 
     def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
-        """The stored resources that refer to each of these keys; keys that nothing refers to are left out."""
+        """Return the stored resources that refer to each of these keys; keys without references are left out."""
 
     def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[records.VersionRow]:
-        """Every stored version of these kinds that names one of these types, also of what was deleted since.
+        """Yield every stored version of these kinds that names one of these types, even of deleted resources.
 
-        Types of another kind may have the same name; of more than 32 types, versions come that name none. One look at
-        every version of the project, a row at a time.
+        It may also yield others: types of another kind may have the same name, and for many types it yields all
+        versions. It reads every version of the project, a row at a time.
         """
 
     def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.VersionRow]:
-        """Every stored version under this key, present or not, or the one with this number; the newest first, a row at
-        a time.
+        """Yield every stored version under this key, even of a deleted resource, or the one with this number; newest
+        first, a row at a time.
         """
 
     def unrendered(self, project: str, program: str) -> list[records.Unrendered]:
@@ -300,7 +302,7 @@ class PlanningView(Protocol):
         """Count the resources that a repository owns."""
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
-        """(path, key) of the repository's stored resources that are in these files, or below such folders."""
+        """Return (path, key) of the repository's stored resources in these files, or below folders of these names."""
 
     def without_lineage(self, repository: str, project: str, *, limit: int) -> list[records.Unexplained]:
         """Return resources of a repository for which the commit that changed their file is unknown, by path."""
@@ -309,50 +311,52 @@ class PlanningView(Protocol):
         """Return the origins with these ids."""
 
     def vacant_files(self, repository: str) -> list[tuple[str, str]]:
-        """(path, why) of every file of the applied head that has no documents although it could, in order of path."""
+        """Return (path, reason) of every file of the applied head without documents although its name is one of a
+        document, by path.
+        """
 
     def given(self, repository: str) -> list[tuple[str, Key]]:
-        """(path, key) of what vacant or unreadable files held before, and what is not stored from there."""
+        """Return (path, key) of former resources of vacant or unreadable files that are not stored from there."""
 
     def wanted_at(self, repository: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
-        """(path, key) of the applied head's resources in these files, or below such folders."""
+        """Return (path, key) of the applied head's resources in these files, or below folders of these names."""
 
     def index(self, repository: str) -> tuple[list[records.FileRow], list[records.WantedRow]]:
-        """The whole index of the applied head, in order of path."""
+        """Return the whole index of the applied head, by path."""
 
     def wanted_count(self, repository: str) -> int:
-        """The number of resource documents in the applied head."""
+        """Count the resource documents in the applied head."""
 
     def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
-        """The resource documents of these files in the applied head."""
+        """Return the resource documents of these files in the applied head."""
 
     def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[records.WantedRow]:
-        """The documents of the applied head that have one of these keys."""
+        """Return the documents of the applied head that have one of these keys."""
 
     def unmet(self, project: str, keys: Iterable[Key], *, without: Collection[str]) -> set[Key]:
-        """Return those of these keys that the applied head of a repository of the project has, but for these
-        repositories, and that are not stored.
+        """Return those of these keys that are not stored although the applied head of a repository of the project has
+        them. The repositories `without` do not count.
         """
 
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
-        """The blobs of these files in the applied head."""
+        """Return the blobs of these files in the applied head."""
 
     def unconverged(self, repository: str) -> list[str]:
-        """Return the files of the applied head with a document that is not stored as it is there, or not as its type
-        wants it, in order of path.
+        """Return the files of the applied head with a document that is not stored as it is there, or whose stored
+        resource does not fit its type, by path.
         """
 
     def pruned_since(self, repository: str, at: int) -> PruneWindow:
         """Return the sums of a repository's prunes after an instant, in milliseconds of Unix time."""
 
     def stays(self, repository: str) -> set[records.HeldRow]:
-        """Return the resources that are not in the applied head and are not deleted."""
+        """Return the resources that are not in the applied head and nevertheless not deleted."""
 
     def approval(self, repository: str) -> tuple[str, frozenset[Key]] | None:
-        """Return the commit at which an admin approved deletions that are not done yet, and these."""
+        """Return the commit at which an admin approved deletions that are not done yet, and their keys."""
 
     def suspended(self, at: str) -> frozenset[str]:
-        """The repositories whose suspension lasts beyond an instant. A setting that suspends is not known here."""
+        """Return the repositories that are suspended at an instant. Suspensions by a setting are not in the store."""
 
     def repository(self, name: str) -> records.RepositoryRow | None:
         """Return the state of a repository after its last run."""

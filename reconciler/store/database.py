@@ -37,7 +37,7 @@ class Connection(sqlite3.Connection):
     """A connection that runs the statements of `queries.sql` by name. Raises sqlite3.Error."""
 
     def run(self, name: str, *arguments: object) -> sqlite3.Cursor:
-        """Run a statement; read its rows as they are asked for. An open cursor keeps the read transaction."""
+        """Run a statement; its rows are read one at a time. An open cursor keeps the read transaction."""
         return self.execute(load_queries()[name], arguments)
 
     def all(self, name: str, *arguments: object) -> list[Row]:
@@ -62,7 +62,7 @@ class Connection(sqlite3.Connection):
 
 
 def open_writer(path: Path) -> Connection:
-    """The connection that writes; it makes the file when there is none.
+    """Open the connection that writes, and make the file if there is none.
 
     Only its owner may read the file, since it contains secrets.
     """
@@ -86,14 +86,14 @@ def open_writer(path: Path) -> Connection:
 
 
 def open_reader(path: Path) -> Connection:
-    """A connection that cannot write."""
+    """Open a connection that cannot write."""
     with faults("opened"):
         return _connect(f"{path.as_uri()}?mode=ro", "query_only = on")
 
 
 def damaged_versions(connection: Connection, *, after: int) -> tuple[list[DamagedVersion], int]:
-    """Return the damaged ones of some hundred versions that were stored after the one with this number, and the number
-    of the last that was read: `after` at the end. Raises sqlite3.Error.
+    """Read the next versions after the one with this number. Return the damaged ones and the number of the last one;
+    at the end that is `after`. Raises sqlite3.Error.
     """
     found, last = [], after
     for last, project, kind, name, version, *held in connection.run("examined", after, EXAMINED):  # noqa: B007
@@ -122,9 +122,9 @@ def _connect(uri: str, *pragmas: str) -> Connection:
 
 @contextlib.contextmanager
 def faults(done: str, *others: type[Exception], of: str = "store", mending: str = MENDING) -> Iterator[None]:
-    """Turn what SQLite raises into a `StoreFault` that says what could not be done, and of what, and `others` too.
+    """Turn errors of SQLite, and `others`, into a `StoreFault` that says what could not be done.
 
-    Not every OSError: where a caller's own code runs inside, a broken pipe is no fault of the store.
+    It does not turn every OSError: the caller's code may run inside, and its broken pipe is no fault of the store.
     """
     kinds: tuple[type[Exception], ...] = (sqlite3.Error, *others)
     try:
@@ -134,7 +134,7 @@ def faults(done: str, *others: type[Exception], of: str = "store", mending: str 
 
 
 def fault(done: str, cause: Exception, *, of: str = "store", mending: str = MENDING) -> StoreFault:
-    """The `StoreFault` for what SQLite or the disk raised; `mending` is what to do about a damaged file."""
+    """Return the `StoreFault` for an error of SQLite or the disk; `mending` says what to do about a damaged file."""
     if _lacks_descriptors(cause):
         return StoreFault(f"The {of} could not be {done}; nothing was changed: {errors.OPEN_FILES}.")
     why = f"The {of} could not be {done} ({str(cause).rstrip('.')})"
@@ -144,7 +144,7 @@ def fault(done: str, cause: Exception, *, of: str = "store", mending: str = MEND
 
 
 def _lacks_descriptors(cause: Exception) -> bool:
-    """Return True when too many files are open. SQLite says only that a file cannot be opened, so that this tries."""
+    """Return True if too many files are open. SQLite only says that a file cannot be opened, so this opens one."""
     if getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF == sqlite3.SQLITE_CANTOPEN:
         try:
             os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -154,7 +154,7 @@ def _lacks_descriptors(cause: Exception) -> bool:
 
 
 def is_damage(cause: Exception) -> bool:
-    """Return True when SQLite says that the file itself is wrong."""
+    """Return True if SQLite says that the file itself is damaged."""
     # What the module itself raises has no code. The lower byte is the kind of fault, the others say more of it.
     code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -168,7 +168,7 @@ def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
         yield
         connection.execute("commit")
     except BaseException:
-        # A full disk may have rolled back already, and then there is nothing to roll back.
+        # On a full disk, SQLite may have rolled back already.
         if connection.in_transaction:
             connection.execute("rollback")
         raise
@@ -176,13 +176,13 @@ def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
 
 @functools.cache
 def load_queries(*packages: str) -> Mapping[str, str]:
-    """Every named statement of these packages, or of both databases: no name is in both."""
+    """Return every named statement of these packages, by default of both databases. All names differ."""
     found = [resources.files(package) / "queries.sql" for package in packages or PACKAGES]
     return parse_queries("\n".join(file.read_text(encoding="utf-8") for file in found))
 
 
 def parse_queries(text: str) -> dict[str, str]:
-    """Statements by name: each follows a line `-- name: <name>` and ends at its semicolon."""
+    """Return statements by name. Each follows a line `-- name: <name>` and ends at its semicolon."""
     statements: dict[str, str] = {}
     for name, statement in re.findall(r"^-- name: (\w+)\n(.*?);$", text, flags=re.MULTILINE | re.DOTALL):
         if name in statements:
@@ -196,14 +196,14 @@ APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step; its number is the store's version after it."""
+    """One migration; its number is the store's version after it."""
 
     number: int
     sql: str
 
 
 def migrations(package: str = "reconciler.store") -> tuple[Migration, ...]:
-    """Every step that ships with this version in a package, in order."""
+    """Return the migrations of a package, in order."""
     folder = resources.files(package) / "migrations"
     found = (
         Migration(number=int(match[1]), sql=entry.read_text(encoding="utf-8"))
@@ -216,10 +216,10 @@ def migrations(package: str = "reconciler.store") -> tuple[Migration, ...]:
 def migrate(
     connection: sqlite3.Connection, *, steps: tuple[Migration, ...], application_id: int = APPLICATION_ID
 ) -> None:
-    """Apply the steps that the store lacks. Raises `NewerStore` when it has more than this version knows,
-    Refused when it is no store at all.
+    """Apply the migrations that the store lacks. Raises `NewerStore` if it has more than this version knows, Refused if
+    the file is no store.
 
-    A process that dies meanwhile leaves the store as it was.
+    A crash leaves the store as it was.
     """
     # Another program's database is refused. Ours is empty when new, and says whose it is from the first step on.
     (application,) = connection.execute("pragma application_id").fetchone()

@@ -51,11 +51,11 @@ def open_view(address: str) -> PlanningView:
 
 
 def view_files(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the files of a view of the store with this address: those that its process must be able to read, and to
-    read and write. The store is open in the main process, which makes them.
+    """Return the files that a process needs for a view of the store with this address: those to read, and those to read
+    and write. They exist, because the store is open in the main process.
     """
     path = os.path.realpath(address)
-    # Who reads takes note in the `-shm` of how far, so that nothing is written over (sqlite.org/walformat.html).
+    # A reader records its position in `-shm`, so that its pages are not overwritten (sqlite.org/walformat.html).
     return (path, f"{path}-wal"), (f"{path}-shm",)
 
 

@@ -1,8 +1,7 @@
-"""The two database files of a service on SQLite, as files: where they are, their headers, copies, and whether they are
-whole.
+"""The two database files of a service on SQLite: their paths, headers, copies and damage.
 
-For the start, backup, restore, upgrades and the doctor, beside a service that runs or without one. Rows are read
-elsewhere.
+It is for the start, backup, restore, upgrades and the doctor, with or without a running service. Other modules read
+rows.
 """
 
 import contextlib
@@ -72,13 +71,13 @@ class DatabasePlaces:
 
 
 def places(url: str, state_directory: Path) -> DatabasePlaces:
-    """Return the paths for a `store.url`, which may lead anywhere, and a `stateDir`, which has the other file."""
+    """Return the paths of `store.db` from `store.url`, which may be anywhere, and of `ops.db` in `stateDir`."""
     return DatabasePlaces(Path(url.removeprefix(SCHEME)), state_directory / OPERATIONS.file)
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseIdentity:
-    """The header of a file and its size. `application_id` is 0 for nobody's."""
+    """The header of a file and its size. `application_id` is 0 if no program set it."""
 
     application_id: int
     version: int
@@ -92,7 +91,7 @@ class DatabaseIdentity:
 
 
 class Watch(Protocol):
-    """The time that something long may take."""
+    """The time limit and the progress of a long operation."""
 
     @property
     def is_over(self) -> bool:
@@ -102,12 +101,12 @@ class Watch(Protocol):
         """Raise Refused when the time is up."""
 
     def tell(self, sentence: str) -> None:
-        """Say how far it is."""
+        """Report the progress."""
 
 
 @contextmanager
 def watched(connection: Connection, watch: Watch, what: str) -> Iterator[None]:
-    """End the statement that runs meanwhile when the time is up. Raises Refused then."""
+    """Interrupt statements inside this context when the time is up. Raises Refused then."""
 
     def look() -> int:
         watch.tell(f"{what} ...")
@@ -126,7 +125,7 @@ def watched(connection: Connection, watch: Watch, what: str) -> Iterator[None]:
 def identify(path: Path, kind: DatabaseKind) -> DatabaseIdentity:
     """Return the identity of a file that this program may use.
 
-    Raises Refused for a file of something else, NewerStore for one that a later version wrote, StoreFault.
+    Raises Refused for a file of another program, NewerStore for one that a later version wrote, StoreFault.
     """
     with _reading(path, kind) as connection:
         return _identity(connection, kind, path)
@@ -144,8 +143,8 @@ def check_version(version: int, kind: DatabaseKind, path: Path) -> None:
 def copy_into(source: Path, target: Path, *, kind: DatabaseKind, watch: Watch) -> DatabaseIdentity:
     """Copy one moment of a database into an empty file, while others write to it; return what was copied.
 
-    The copy has no log beside it. A crash may lose all of it, since it counts only when it is whole. Raises Refused,
-    NewerStore, StoreFault.
+    The copy has no log beside it. It is not synced: after a crash it may be damaged. Raises Refused, NewerStore,
+    StoreFault.
     """
     uri = f"{target.as_uri()}?mode=rw"
     with (
@@ -155,8 +154,7 @@ def copy_into(source: Path, target: Path, *, kind: DatabaseKind, watch: Watch) -
     ):
         for pragma in ("journal_mode = off", "synchronous = off"):
             writer.execute(f"pragma {pragma}").fetchone()
-        # One moment of it, for as long as this transaction lasts: each write of another process would otherwise begin
-        # the copy anew.
+        # This transaction keeps one revision: otherwise each write of another process would restart the copy.
         reader.execute("begin")
         found = _identity(reader, kind, source)
 
@@ -170,12 +168,12 @@ def copy_into(source: Path, target: Path, *, kind: DatabaseKind, watch: Watch) -
         if kind.forgotten and "session" in _tables(writer):
             for name in kind.forgotten:
                 writer.run(name)
-            writer.execute("vacuum")  # pages that are not used any more hold them too
+            writer.execute("vacuum")  # unused pages still have the deleted rows
     return found
 
 
 def count_rows(path: Path, kind: DatabaseKind, *, watch: Watch) -> Mapping[str, int]:
-    """Return how many rows each table has, sorted by name. Raises Refused when the time is up, StoreFault."""
+    """Return the number of rows of each table, sorted by name. Raises Refused when the time is up, StoreFault."""
     with _reading(path, kind) as connection, watched(connection, watch, f"{kind.file}: counting"):
         return {
             name: connection.execute(f"select count(*) from {_quoted(name)}").fetchone()[0]  # noqa: S608 - a name of the schema, quoted
@@ -195,7 +193,7 @@ def verdict(path: Path, kind: DatabaseKind, *, watch: Watch, is_quick: bool) -> 
 
 
 def damaged_versions(path: Path, *, watch: Watch) -> list[DamagedVersion]:
-    """Return every stored version without its checksum. Raises Refused when the time is up, StoreFault."""
+    """Return every stored version that does not match its checksum. Raises Refused when the time is up, StoreFault."""
     found: list[DamagedVersion] = []
     last, before = 0, -1
     with _reading(path, STORE) as connection:
@@ -208,8 +206,8 @@ def damaged_versions(path: Path, *, watch: Watch) -> list[DamagedVersion]:
 
 
 def settle(path: Path) -> None:
-    """Take a log that a killed process left into its file, so that the file alone is all there is. A file that is too
-    damaged for that keeps its log.
+    """Move the log of a killed process into its database file, so that the file is complete. A file that is too damaged
+    for that keeps its log.
     """
     uri = f"{path.as_uri()}?mode=rw"
     with contextlib.suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -218,7 +216,7 @@ def settle(path: Path) -> None:
 
 
 def tell(path: Path, events: Sequence[AuditRow]) -> None:
-    """Write audit events to a store that no process uses; it has no log beside it afterwards. Raises StoreFault."""
+    """Write audit events to a store that no process uses. Afterwards it has no log beside it. Raises StoreFault."""
     with database.faults("written"), closing(database.open_writer(path)) as connection:
         with database.transaction(connection, kind="immediate"):
             commits.tell(connection, events)
@@ -226,14 +224,14 @@ def tell(path: Path, events: Sequence[AuditRow]) -> None:
 
 
 def beside(path: Path) -> tuple[Path, ...]:
-    """Return a database's file, and those that SQLite makes beside it."""
+    """Return a database's file and the files that SQLite makes beside it."""
     return tuple(path.with_name(path.name + suffix) for suffix in ("", *LOGS))
 
 
 def damage(path: Path) -> str:
-    """Return what is wrong with a damaged `ops.db`; empty for one that is whole, missing, or not to be judged here.
+    """Return the damage of `ops.db` as text; empty if it is sound or missing.
 
-    Another program's database, a later version's, and a file that cannot be opened for now are not damaged: opening
+    A database of another program or of a later version, and a file that cannot be opened now, are not damaged: opening
     them is refused.
     """
     if not path.is_file() or path.stat().st_size == 0:
@@ -261,16 +259,16 @@ def _damage(connection: Connection) -> str:
 
 
 def set_aside_damaged(path: Path, *, at: datetime) -> Path | None:
-    """Rename a damaged `ops.db` and its logs, so that a new one takes its place; return where it is now.
+    """Rename a damaged `ops.db` and its logs, so that a new one can be made; return the new path.
 
-    Nobody else may use the file. Return None for one that is whole. Raises Refused when it cannot be renamed.
+    No other process may use the file. Return None for a sound one. Raises Refused if it cannot be renamed.
     """
     why = damage(path)
     if not why:
         return None
     kept = _free_name(path, at)
     try:
-        # The logs first: SQLite would take one that stayed for the log of the new file.
+        # The logs first: SQLite would use a remaining log for the new file.
         for file, other in reversed([*zip(beside(path), beside(kept), strict=True)]):
             with contextlib.suppress(FileNotFoundError):
                 file.rename(other)
@@ -295,13 +293,13 @@ def set_aside_damaged(path: Path, *, at: datetime) -> Path | None:
 
 
 def damaged_copies(path: Path) -> list[Path]:
-    """Return the files that were set aside in the place of a database, sorted."""
+    """Return the damaged copies of a database that were set aside, sorted."""
     found = path.parent.glob(f"{path.name}.{DAMAGED}-*")
     return sorted(one for one in found if not one.name.endswith(LOGS))
 
 
 def _free_name(path: Path, at: datetime) -> Path:
-    """Return a name with the time in it that nothing has yet."""
+    """Return an unused name with the time in it."""
     while (kept := path.with_name(f"{path.name}.{DAMAGED}-{at.astimezone(UTC):%Y%m%dT%H%M%S%fZ}")).exists():
         at += timedelta(microseconds=1)
     return kept

@@ -83,7 +83,7 @@ class SqliteOperations:
         return await self._run("read", lambda: self._connection.all(name, *arguments))
 
     async def _write(self, *steps: tuple[str, Iterable[Sequence[object]]]) -> None:
-        """Take the steps in one transaction: each is the name of a statement, and the rows for which it runs."""
+        """Run the steps in one transaction. A step is the name of a statement, and the rows of its arguments."""
 
         def write() -> None:
             with database.transaction(self._connection, kind="immediate"):
@@ -93,7 +93,7 @@ class SqliteOperations:
         await self._run("written", write)
 
     async def _run(self, done: str, work: Callable[[], T]) -> T:
-        """Do some work on the thread, after what came before. Raises StoreFault, which says what could not be done."""
+        """Do some work on the thread, after earlier work. Raises StoreFault, with what could not be done."""
         if self._waiting >= WAITING:
             raise StoreFault("Too many writes of sessions and notifications wait; try again.")
 
@@ -109,15 +109,15 @@ class SqliteOperations:
 
 
 def _each(values: Collection[bytes] | Collection[str]) -> list[tuple[object]]:
-    """A row for each value, sorted."""
+    """Return a row for each value, sorted."""
     return [(value,) for value in sorted(values)]
 
 
 def _opened(path: Path) -> Connection:
-    """Return the connection to a file, brought to this version.
+    """Open the file, bring it to this version, and return the connection.
 
-    A file that cannot be used stays as it is: it may be another program's, or of a disk that is full for a moment.
-    `files.set_aside_damaged` moves a damaged one before. Raises Refused.
+    An unusable file stays as it is: it may belong to another program, or the disk may be full for a moment. A damaged
+    one was moved away before, by `files.set_aside_damaged`. Raises Refused.
     """
     try:
         return database.open_migrated(path, package=PACKAGE, application_id=APPLICATION_ID)

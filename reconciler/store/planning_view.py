@@ -152,8 +152,8 @@ class SqlitePlanningView:
         self._reader.close()
 
     def _batched(self, name: str, scope: str, values: Iterable[object]) -> Iterator[Row]:
-        # One JSON array per batch: the statement is prepared once, and no limit on its variables is met. Rows are read
-        # one at a time: a thousand bodies may be gigabytes.
+        # One JSON array for each batch, so the statement is prepared once and has few variables. Rows are read one at a
+        # time, because a thousand bodies may be gigabytes.
         known = list(values)
         for start in range(0, len(known), BATCH):
             with closing(self._reader.run(name, scope, _json(known[start : start + BATCH]))) as rows:
@@ -161,7 +161,7 @@ class SqlitePlanningView:
 
 
 def _whole(body: bytes, secrets: bytes | None, checksum: int) -> tuple[bytes, bytes | None]:
-    """A body and its secrets; nothing of those that are damaged."""
+    """Return a body and its secrets, both empty if they are damaged."""
     return (b"", None) if checksums.is_damaged(body, secrets, checksum) else (body, secrets)
 
 

@@ -15,8 +15,8 @@ select name from project order by name;
 
 -- Reading resources
 
--- Columns that make a resource as a reader gets it, for `rows.shown`: its source is its version's, unless its
--- status tells of another origin or place. From the secrets on they are there to find damage.
+-- Columns that make a resource as a reader gets it, for `checksums.shown_row`. Its source is that of its version,
+-- unless the resource has another origin or place. The columns from `secrets` on serve to find damage.
 -- name: get
 select v.body, r.status, o.head, o.tail,
        case when r.place is null then v.path when r.place = 1 then r.path end,
@@ -55,7 +55,7 @@ order by v.version desc;
 
 -- Planning
 
--- A digest says nothing of the body beside it: a plan that compares digests looks at what it compares.
+-- The body is read to find damage, which the digest does not show.
 -- name: stored
 select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected, r.incomplete, r.drifted,
        v.body, v.secrets, v.checksum
@@ -73,7 +73,7 @@ cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]
 join version v on v.id = r.version_id
 join origin o on o.id = ifnull(r.origin, v.origin);
 
--- The newest version that a resource ever had, also when it was deleted since.
+-- The newest version that a resource ever had, even if it is deleted now.
 -- name: last_versions
 select json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]'), max(v.version)
 from json_each(?2) k
@@ -95,7 +95,7 @@ join origin o on o.id = v.origin
 where r.project = ? and r.kind = 'Configuration'
 order by r.name;
 
--- The newest first, all for a number that is null.
+-- All versions if the number is null, newest first.
 -- name: versions
 select version, body, secrets, checksum from version
 where project = ?1 and kind = ?2 and name = ?3 and (?4 is null or version = ?4)
@@ -128,9 +128,9 @@ order by m.configuration;
 -- name: past_routes
 select configuration, past from past_route where project = ? order by configuration;
 
--- One look at every version of a project: what a type calls a secret is rare, and an index of types would be paid for
--- by every write. Canonical JSON has one way to write each of these. Looking for many texts in a long body costs far more
--- than reading it, and whoever writes documents says how many: beyond 64, all versions are given to whoever asks.
+-- This reads every version of a project: a changed type is rare, and an index by type would slow down every write.
+-- Canonical JSON has one spelling for each name. A search for many texts in a long body costs far more than reading it,
+-- and users choose how many there are: for more than 64 all versions are returned.
 -- name: versions_naming
 select v.kind, v.name, v.version, v.body, v.secrets, v.checksum
 from version v not indexed
@@ -151,7 +151,7 @@ select r.resource_id, r.kind, r.name
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.resource_id = k.value;
 
--- What a repository owns and its head does not contain (an invalid document with a known kind and name counts).
+-- Resources that a repository owns and its head does not contain. An invalid document with kind and name counts.
 -- name: owned_unwanted
 select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected, r.incomplete, r.drifted
 from resource r
@@ -168,8 +168,8 @@ order by r.path, r.kind, r.name;
 -- name: owned_count
 select count(*) from resource where owner = ? and project = ?;
 
--- The resources of a repository that stand in these files, or in files below folders of these names, going by what is
--- stored. ('0' follows '/': the range holds every path that begins with the folder.)
+-- The resources of a repository whose stored path is one of these files, or below a folder of that name. ('0' follows
+-- '/', so the range has every path that begins with the folder.)
 -- name: standing_at
 select k.value, r.kind, r.name
 from json_each(?3) k
@@ -186,7 +186,7 @@ from json_each(?2) k
 cross join wanted w indexed by wanted_by_key on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]')
                    and w.name = json_extract(k.value, '$[1]');
 
--- What the repositories of a project want of these and the store does not have.
+-- Those of these keys that a repository of the project wants and the store does not have.
 -- name: unmet
 select w.repository, w.kind, w.name
 from json_each(?2) k
@@ -208,7 +208,7 @@ select f.path, f.blob
 from json_each(?2) k
 cross join source_file f on f.repository = ?1 and f.path = k.value;
 
--- What must be judged again: it is not stored as it is wanted, or what is stored does not fit its type any more.
+-- Files to judge again: a document is not stored as wanted, or the stored resource no longer fits its type.
 -- name: unconverged
 select path from wanted indexed by wanted_unconverged where repository = ?1 and unconverged is not null
 union
@@ -239,7 +239,7 @@ select repository, commit_id, actor, at from approval where repository = ?;
 -- name: approved
 select kind, name from approved where repository = ?;
 
--- What a repository brought and of which it is not known which commit changed its file.
+-- Resources of a repository without lineage: the commit that changed their file is unknown.
 -- name: without_lineage
 select r.kind, r.name, r.version, v.origin, v.path, r.origin, o.id,
        case when r.place is null then v.path when r.place = 1 then r.path end
@@ -265,7 +265,7 @@ select path, given from source_file indexed by source_file_given
 where repository = ? and given is not null
 order by path;
 
--- What the applied head holds in these files, or in files below folders of these names.
+-- The resources of the applied head in these files, or in files below folders of these names.
 -- name: wanted_at
 select k.value, w.kind, w.name
 from json_each(?2) k
@@ -299,8 +299,8 @@ from repository where name = ?;
 -- name: suspension
 select repository, reason, actor, since, until from suspension where repository = ?;
 
--- What the head wants and the store held when it was applied, and does not now; and what was not stored as the head
--- wants it even then, and was changed since.
+-- The number of resources that were stored as the head wants and no longer are, plus those that were not stored as the
+-- head wants and changed since.
 -- name: drift
 select (select count(*)
         from wanted w
@@ -327,7 +327,7 @@ select id, project, repository, trigger, actor, commit_id, outcome, message, cou
        duration_ms, flows
 from run order by id desc limit ?;
 
--- Of each project its newest, and of those the newest: otherwise every run of theirs would be read and sorted.
+-- The newest runs of each project, and of these the newest: otherwise all their runs would be read and sorted.
 -- name: runs_of_projects
 select r.id, r.project, r.repository, r.trigger, r.actor, r.commit_id, r.outcome, r.message, r.counts, r.rewound,
        r.started_at, r.finished_at, r.duration_ms, r.flows
@@ -358,7 +358,7 @@ select id from run where repository = ? order by id desc limit 1;
 -- name: run_statuses
 select run, ordinal, kind, name, status, reason, path, line, notes from run_status where run = ? order by ordinal;
 
--- The events of a run have the names of its statuses, by which they are found.
+-- The events of a run are found by the names in its statuses, which are indexed.
 -- name: run_changes
 select s.kind, s.name, s.status, s.path, s.line, a.version_before, a.version_after
 from run r
@@ -371,11 +371,11 @@ limit ?2;
 
 -- Writing
 
--- The number behind which rows of versions that are written now get theirs.
+-- New versions get the ids after this one.
 -- name: last_version
 select ifnull(max(id), 0) from version;
 
--- One that is there already is the same; if it is not, `head` becomes null, which the table refuses.
+-- An origin with the same id must be equal. If it is not, this sets `head` to null, which the table refuses.
 -- name: insert_origin
 insert into origin (id, head, tail, actor, run, request, created_at) values (?, ?, ?, ?, ?, ?, ?)
 on conflict (id) do update set head = null
@@ -386,7 +386,7 @@ where (head, tail, actor, run, request, created_at)
 insert into version (id, project, kind, name, version, body, secrets, origin, path, line, checksum)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- Another resource with the same id is refused by an index.
+-- An index refuses another resource with the same id.
 -- name: put_head
 insert into resource (project, kind, name, version, resource_id, digest, owner, path, line, protected, incomplete, status,
                       drifted, origin, place, version_id)
@@ -442,7 +442,7 @@ where project = ? and kind = ? and name = ? and version = ?;
 
 -- Redacting
 
--- Every run of the project is looked through: what a sentence quotes nobody indexes.
+-- This reads every run of the project, since quoted text has no index.
 -- name: quotes
 select 'reason', s.run, s.ordinal, s.reason
 from run_status s cross join run r on r.id = s.run
@@ -466,12 +466,12 @@ update run_status set reason = ? where run = ? and ordinal = ?;
 update run_status set notes = ? where run = ? and ordinal = ?;
 
 -- name: rewrite_message
-update run set message = ? where id = ? and ? = 0;
+update run set message = ? where id = ?;
 
 -- name: rewrite_detail
 update audit set detail = ?, salt = null where id = cast(? as integer);
 
--- This fact is there as long as the files hold what was written over.
+-- This fact exists as long as the files hold overwritten secrets.
 -- name: traces
 select value from fact where key = 'traces';
 
@@ -502,7 +502,7 @@ insert into audit (id, link, at, project, actor, action, kind, name, version_bef
                    address, salt)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- What the applied head of a repository holds, and what stays although it does not
+-- The applied head of a repository, and resources that stay although it does not hold them
 
 -- name: forget_files
 delete from source_file where repository = ?;
@@ -582,7 +582,7 @@ where owner = ?;
 -- name: remove_repository
 delete from repository where name = ?;
 
--- Who may do what
+-- People, keys and roles
 
 -- name: all_projects
 select name, created_at from project order by name;
@@ -644,7 +644,7 @@ select value from fact where key = 'auth_type';
 -- name: put_auth_type
 insert or replace into fact (key, value) values ('auth_type', ?);
 
--- What somebody should look at
+-- Resources that need attention
 
 -- name: incomplete_configurations
 select name from resource
@@ -659,8 +659,8 @@ order by kind, name;
 -- name: stale_configurations
 select configuration from past_route where project = ? and is_in_force = 1 order by configuration;
 
--- What something refers to and that says of itself that it is deprecated. Canonical JSON has one way to write that, which
--- may stand elsewhere in a document as well.
+-- Deprecated resources that others refer to. The search for the text is a fast filter: it may match elsewhere in a
+-- document, so the field is checked too.
 -- name: deprecated_in_use
 select r.kind, r.name,
        case json_type(cast(v.body as text), '$.metadata.additionalInfo.message')
@@ -686,7 +686,7 @@ select id, project, kind, name, version, body, secrets, checksum from version wh
 
 -- The audit
 
--- No number is used again, so that what is told of an event is never of another.
+-- Numbers of events are never used again, so a number always names the same event.
 -- name: last_event
 select max(ifnull((select max(id) from audit), 0), (select last_event from audit_anchor where id = 1));
 
@@ -706,9 +706,9 @@ insert into audit_link (number, hash, events, first_at, last_at, address, conten
 -- name: insert_rewrite
 insert into audit_rewrite (event, link, before, after) values (?, ?, ?, ?);
 
--- Newest first: links in the order of the commits, and the events of each by their numbers. The loops go as they are
--- written, so that nothing is sorted. The arguments are the place to begin behind, the fields of `AuditWanted` in their
--- order, and the limit. A key's event has its id as the name, and what it is called beside it.
+-- Newest first: links in the order of the commits, and the events of each by their numbers. `cross join` fixes the
+-- order of the loops, so nothing is sorted. The arguments are the position to begin after, the fields of `AuditWanted`
+-- in their order, and the limit. An event of a key has the key's id as its name, and the key's name in the detail.
 -- name: audit_events
 select l.number, a.id, ifnull(a.at, o.created_at) as at, a.project, ifnull(a.actor, o.actor) as actor, a.action, a.kind,
        a.name, a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail,
@@ -728,7 +728,7 @@ where l.number <= ?1 and (l.number < ?1 or a.id < ?2)
 order by l.number desc, a.id desc
 limit ?10;
 
--- One version as its history shows it.
+-- One version in the form of its history.
 -- name: version_shown
 select v.body, r.status, o.head, o.tail,
        case when r.place is null then v.path when r.place = 1 then r.path end,
@@ -770,8 +770,8 @@ select number, events, first_at, last_at, address, hash, checked, content from a
 -- name: link_hash
 select hash from audit_link where number = ?;
 
--- The events of one link in order. The two hashes are of an event that was redacted: what its own link covers, and what
--- the last redaction left.
+-- The events of one link in order. A redacted event has two hashes: the one that its own link covers, and the one after
+-- the last redaction.
 -- name: chained_events
 select a.id, ifnull(a.at, o.created_at), a.project, ifnull(a.actor, o.actor), a.action, a.kind, a.name,
        a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail, a.address, a.salt,
@@ -782,7 +782,7 @@ left join origin o on o.id = a.origin
 where a.link = ?
 order by a.id;
 
--- Events behind the last link belong to one that is gone.
+-- Events after the last link belong to a link that was removed.
 -- name: first_link_of_events_after
 select link from audit where link > ? order by link limit 1;
 
@@ -795,7 +795,7 @@ select count(*) from audit_rewrite;
 -- name: redaction_of_link
 select id from audit where link = ? and action = 'redacted' order by id limit 1;
 
--- An event that somebody added to a link that is gone, or to none.
+-- An event that was inserted into a removed link, or into none.
 -- name: stray_event
 select a.id
 from audit_anchor n cross join audit a on a.link <= n.number

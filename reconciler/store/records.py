@@ -34,12 +34,11 @@ class OriginRow(NamedTuple):
 
 
 class VersionRow(NamedTuple):
-    """One stored version of one resource, present or not. `body` is what a reader gets, without `status`; its secrets
-    are as in `StoredDocument`.
+    """One stored version of one resource, even of a deleted one. `body` is the resource as a reader gets it, without
+    `status`; `secrets` are as in `StoredDocument`.
 
-    A new one has its `origin` in the same part of the change, and `path` and `line` if it came from a file. They stay,
-    as its number, id and instant do, when a row replaces what is stored since a value is masked or redacted: neither
-    such a row nor one that is read for a plan tells them.
+    A new row has its `origin` in the same part of the change, and `path` and `line` if it comes from a file. A row that
+    rewrites a version, or is read for a plan, does not have these three: in the store they stay as they are.
     """
 
     project: str
@@ -54,16 +53,16 @@ class VersionRow(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Its resource."""
+        """The key of its resource."""
         return Key(self.kind, self.name)
 
     def __repr__(self) -> str:
-        """Without the secrets."""
+        """Leave out the secrets."""
         return f"VersionRow({self.project}, {self.kind} {self.name}, {self.version}, {self.body!r})"
 
 
 class SourcePlace(IntEnum):
-    """The place in the source that a resource's status shows, where it is not the version's."""
+    """The place in the source that a resource's status shows, if it is not that of the version."""
 
     NONE = 0
     OWN = 1  # the present place of the resource
@@ -149,8 +148,8 @@ class QuoteRow(NamedTuple):
 class LineageRow(NamedTuple):
     """The commit that gave a stored resource's file its content, found after it was stored.
 
-    Written where the present version still has the origin `before` and its status `status_before` (None: that of the
-    version); a resource that changed meanwhile stays as it is.
+    It is written only if the version still has the origin `before` and the status the origin `status_before` (None:
+    that of the version). A resource that changed meanwhile stays as it is.
     """
 
     project: str
@@ -225,12 +224,12 @@ class AuditRow(NamedTuple):
     version_after: int | None = None
     run: str | None = None
     request: str | None = None
-    detail: str | None = None  # given by the actor
-    address: str | None = None  # of the request, where it is not that of the commit
+    detail: str | None = None  # from the actor
+    address: str | None = None  # of the request, if it is not that of the commit
 
 
 class AuditPlace(NamedTuple):
-    """The position of an event in the audit: its link and its number. The next page begins behind it."""
+    """The position of an event in the audit: its link and its number. The next page begins after it."""
 
     link: int
     event: int
@@ -253,14 +252,14 @@ class AuditWanted(NamedTuple):
     after: AuditPlace | None = None
 
 
-# Repositories: their applied heads, what is held of them, and their runs.
+# Repositories: their applied heads, their held deletions, and their runs.
 
 
 class FileRow(NamedTuple):
     """One file of a repository's applied head. `vacant` says why it holds no resource: a link, or empty.
 
-    `given` is for a file that is vacant or cannot be read: a JSON array of the [kind, name] that it held before and
-    that are in no other file, without those that are stored from there.
+    `given` is for a file that is vacant or cannot be read. It is a JSON array of the [kind, name] of its former
+    resources that are in no other file, without those that are stored from this file.
     """
 
     repository: str
@@ -273,9 +272,9 @@ class FileRow(NamedTuple):
 class WantedRow(NamedTuple):
     """One resource document of a repository's applied head.
 
-    `digest` is None for an invalid document; `kind` and `name` are None when they could not be read. `unconverged` is
-    None when the store holds what the document wants, `waiting` when another change of the store may let it in (another
-    repository owns the resource, or its id is taken), otherwise `refused`.
+    `digest` is None for an invalid document; `kind` and `name` are None if they could not be read. `unconverged` is
+    None if the resource is stored as the document wants, `waiting` if another change of the store may let it in (for
+    example, another repository owns the resource, or its id is taken), otherwise `refused`.
     """
 
     repository: str
@@ -293,7 +292,7 @@ class WantedRow(NamedTuple):
 
 
 class PruneRow(NamedTuple):
-    """A run that pruned: how many resources its repository owned before, and how many it deleted without approval.
+    """A run that pruned: the number of resources that its repository owned before, and of deletions without approval.
 
     `at` is in milliseconds of Unix time. Storing it removes the repository's rows that are 24 hours older.
     """
@@ -305,10 +304,10 @@ class PruneRow(NamedTuple):
 
 
 class HeldRow(NamedTuple):
-    """A resource that is not in the repository's head and that is not deleted.
+    """A resource that is not in the repository's head and nevertheless not deleted.
 
-    `why` is `held` when a guard stopped the deletion, `in-use` when another resource refers to it, `protected` when its
-    label keeps it.
+    `why` is `held` if a guard stopped the deletion, `in-use` if another resource refers to it, `protected` if its label
+    keeps it.
     """
 
     repository: str
@@ -327,9 +326,9 @@ class ApprovalRow(NamedTuple):
 
 
 class RunRow(NamedTuple):
-    """One run; the defaults are those of one that is not finished. `counts` is a JSON object of status to number;
-    `flows` is one of what changed in delivery, None if nothing did: `counts` of each change, and `changes`, the first
-    of them with their sentences.
+    """One run; the defaults are for a run that is not finished. `counts` is a JSON object with the number of each
+    status. `flows` is a JSON object of the changes of delivery, None without changes: their `counts`, and in `changes`
+    the first of them as sentences.
     """
 
     id: str
@@ -348,7 +347,7 @@ class RunRow(NamedTuple):
     flows: bytes | None = None
 
     def shown(self, phase: str) -> dict[str, object]:
-        """Return it as readers see it, without statuses."""
+        """Return the run as readers see it, without statuses."""
         found: dict[str, object] = {_SHOWN_AS.get(name, name): value for name, value in self._asdict().items()}
         found |= {"phase": phase, "counts": msgspec.Raw(self.counts), "rewound": bool(self.rewound)}
         if self.flows is None:
@@ -378,9 +377,10 @@ class StatusRow(NamedTuple):
 class RepositoryRow(NamedTuple):
     """The state of a watched repository between runs.
 
-    `fingerprint` digests the settings and schemas of the last read, `tree` is the id of the tree that was read: when
-    neither changed, there is nothing to do. `origin` digests where `commit` was applied from. `approvable` is 1 when an
-    admin can approve what is held at `head`, 0 when a file cannot be read, None when nothing is held.
+    `fingerprint` is a digest of the settings and schemas of the last read, `tree` the id of the tree that was read: if
+    neither changed, there is nothing to do. `origin` is a digest of the URL and ref from which `commit` was applied.
+    `approvable` is 1 if an admin can approve the deletions held at `head`, 0 if a file must be corrected first, None if
+    none is held.
     """
 
     name: str
@@ -397,7 +397,7 @@ class RepositoryRow(NamedTuple):
 
 
 class SuspensionRow(NamedTuple):
-    """A suspended repository: it is not polled, and admins may write what it owns. `until` None: until resumed."""
+    """A suspended repository: it is not polled, and admins may write its resources. `until` None: until resumed."""
 
     repository: str
     reason: str
@@ -452,16 +452,16 @@ class Attention(NamedTuple):
     others: Some = Some(0, ())  # incomplete resources of other kinds, with their kinds
 
 
-# One change of the store, and how its subscribers hear of it.
+# One change of the store, and its message to subscribers.
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
     """A commit that changed resources, or the state of repositories that wait for some.
 
-    `origin` is the repository whose run it was, None for a request. `touched` are other repositories whose resources
-    changed their owner or status. `changed` is False when no resource changed; `project` is None when only owners did.
-    `changed_endpoints` are the webhooks that it disabled, deleted or pointed elsewhere.
+    `origin` is the repository of the run, None for a request. `touched` are other repositories whose resources changed
+    their owner or status. `changed` is False if no resource changed; `project` is None if only owners changed.
+    `changed_endpoints` are the webhooks that it disabled, deleted or moved to another address.
     """
 
     origin: str | None
@@ -492,7 +492,7 @@ class Changes:
     forgotten_files: list[tuple[str, str]] = field(default_factory=list)  # (repository, path): delete all its rows
     files: list[FileRow] = field(default_factory=list)
     wanted: list[WantedRow] = field(default_factory=list)
-    lineages: list[LineageRow] = field(default_factory=list)  # planned against no revision: each checks that it holds
+    lineages: list[LineageRow] = field(default_factory=list)  # planned without a lock, so each checks its resource
     pruned: list[PruneRow] = field(default_factory=list)
     held: list[HeldRow] = field(default_factory=list)
     statuses: list[StatusRow] = field(default_factory=list)
@@ -512,17 +512,17 @@ class Record:
     resume: str | None = None  # end the suspension of this repository
     audit: tuple[AuditRow, ...] = ()  # events of this record
     address: str | None = None  # of the request
-    # Something is redacted: even if no version held it, the revision grows and the traces are to be erased. Otherwise
-    # the revision would show whether a secret of an older version held the text.
+    # A redaction: the revision grows and the traces must be erased even if no version has the text. Otherwise the
+    # revision would reveal if a secret of an older version has it.
     redacts: bool = False
-    change: ResourceChange | None = None  # for subscribers; None: nothing that concerns them
-    # Replaces an earlier approval; `Moved` when the head is another one, or nothing can be approved at it.
+    change: ResourceChange | None = None  # for subscribers; None if it does not concern them
+    # Replaces an earlier approval. Raises `Moved` if it is for another head, or if nothing can be approved there.
     approval: ApprovalRow | None = None
     beside: "tuple[Record, ...]" = ()  # of other repositories, in the same transaction
 
 
 class Traces(StrEnum):
-    """The state of the values that rewritten versions had before, in the store's files."""
+    """The state of overwritten values of versions in the store's files."""
 
     NONE = "none"
     ERASED = "erased"  # by this call
@@ -536,8 +536,8 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10
 
 @dataclass(slots=True)
 class CommitFigures:
-    """Commits since the store was opened: seconds of each, waiting included; how many were refused because the store
-    had changed; how many failed.
+    """Commits since the store was opened: their seconds, including waits, and the numbers of those that were refused
+    because the store had changed, and of those that failed.
     """
 
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
@@ -557,8 +557,7 @@ class StoreFigures(NamedTuple):
 
 
 class StoredDocument(NamedTuple):
-    """A stored resource and its secrets: `body` is masked and has no status. A damaged one has an empty `body` and no
-    secrets, so that nobody takes them for what was stored.
+    """A stored resource and its secrets: `body` is masked and has no status. Both are empty if the resource is damaged.
 
     `head` and `tail` are the source of its version as in `OriginRow`.
     """
@@ -573,7 +572,7 @@ class StoredDocument(NamedTuple):
     tail: bytes
 
     def __repr__(self) -> str:
-        """Without the secrets."""
+        """Leave out the secrets."""
         return f"StoredDocument({self.body!r})"
 
 
@@ -591,10 +590,10 @@ class Unrendered(NamedTuple):
 
 
 class Unexplained(NamedTuple):
-    """A stored resource whose status does not name the commit that changed its file.
+    """A stored resource without lineage: its source does not name the commit that last changed its file.
 
-    `origin` and `path` are those of its present version; `status` is the origin that its status has instead, or None.
-    `shown` and `shown_path` are those that readers see.
+    `origin` and `path` are those of its present version. `status` is the origin of its status if that is another one.
+    `shown` and `shown_path` are the origin and the path that readers see.
     """
 
     key: Key
@@ -624,7 +623,7 @@ class SessionRow(NamedTuple):
 
 
 class NotificationRow(NamedTuple):
-    """A kept notification; `body` is JSON, which `reconciler.notifications.models` reads and writes."""
+    """A stored notification; `body` is JSON, which `reconciler.notifications.models` reads and writes."""
 
     id: str
     body: bytes
@@ -639,8 +638,8 @@ class NotificationStatusRow(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """One change of the notifications: rows to put, ids to forget with all their statuses, and ids that nobody has read
-    any more.
+    """One change of the notifications: rows to put, ids to forget with all their statuses, and ids that become unread
+    for everybody.
     """
 
     put: Sequence[NotificationRow] = ()

@@ -31,8 +31,8 @@ from reconciler.store.checksums import Damage
 from reconciler.store.contract import C, Damaged, Moved, StoreFault
 from reconciler.store.database import Connection, Row
 
-MOST_DEPRECATED = 100  # that are told of
-LONGEST = 500  # characters of a message that are told; one more says that there was more
+MOST_DEPRECATED = 100  # deprecated resources in a report
+LONGEST = 500  # characters of a message in a report; one more shows that it was longer
 
 
 def _attention(connection: Connection, project: str, *, named: int) -> records.Attention:
@@ -69,10 +69,10 @@ def _render_run_status(values: Row) -> bytes:
     return _encoder.encode(shown | {name: value for name, value in optional.items() if value is not None})
 
 
-# What is read from the file and rendered at a stretch, at most a millisecond each.
+# Limits of one page, which takes at most a millisecond to read and render.
 PAGE = 100  # resources of a list, versions of a history, runs or their statuses
-PAGE_BYTES = 512 * 1024  # of them as JSON, which may be megabytes each
-EXAMINING_PAUSE = 0.02  # seconds between two steps of some milliseconds: nobody waits for the end
+PAGE_BYTES = 512 * 1024  # of JSON; one resource may have megabytes
+EXAMINING_PAUSE = 0.02  # seconds between two steps of some milliseconds: the search for damage is not urgent
 
 LOST = (
     "The store {path} was removed or replaced under the running service, so that nothing can be stored; stop the "
@@ -110,11 +110,11 @@ class SqliteStore:
         self._listeners: list[tuple[type, Callable[[Any], None]]] = []
 
     async def _on_writer(self, work: Callable[[Connection], T]) -> T:
-        """Do some work on the thread that writes, after what came before."""
+        """Do some work on the thread that writes, after earlier work."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._writer)
 
     async def _write(self, work: Callable[[Connection], object]) -> None:
-        """Write something in one transaction, and have it acknowledged. Raises StoreFault."""
+        """Do some writing work in one transaction. Raises StoreFault."""
 
         def write(connection: Connection) -> None:
             with database.faults("written"), database.transaction(connection, kind="immediate"):
@@ -124,8 +124,8 @@ class SqliteStore:
         self._check_file()
 
     def _check_file(self) -> None:
-        """Raise StoreFault where the file is not the one that was opened: what is written to a file that was removed
-        is lost with the end of the process, and nobody else sees it before.
+        """Raise StoreFault if the file is no longer the one that was opened: writes to a removed file are lost when the
+        process ends, and no other process sees them.
         """
         found = _stat(self.path)
         if self._file is None or found is None or not os.path.samestat(found, self._file):
@@ -254,7 +254,7 @@ class SqliteStore:
         return bool(self._all("waits_for_store", repository)[0][0])
 
     async def remembered(self, name: str, *, held: int) -> records.Remembered:
-        # None of these suspends, so nobody else reads on this connection meanwhile.
+        # There is no `await` here, so nothing else reads on this connection meanwhile.
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
             row, suspension = self._first("repository", name), self._first("suspension", name)
             last_run = self._first("last_run", name)
@@ -291,8 +291,8 @@ class SqliteStore:
         self, wanted: records.AuditWanted, *, limit: int, documents: bool
     ) -> AsyncGenerator[list[bytes], None]:
         left, after = limit, wanted.after
-        # No read is open while a page is on its way. Pages of several moments are one list nevertheless: events never
-        # move, new ones come before the first page, and removed ones are at the end.
+        # No read is open while a page is sent. Nevertheless the pages are one list: events never move, new ones come
+        # before the first page, and removed ones are at the end.
         while left > 0:
             behind = wanted._replace(after=after)
             work = partial(audit.render_event_page, wanted=behind, limit=left, documents=documents)
@@ -327,18 +327,17 @@ class SqliteStore:
         self._writer.close()
 
     async def _pages(self, *listings: _Listing) -> AsyncGenerator[list[bytes], None]:
-        """Show listings one after the other, each page when it is asked for. A page ends when it has many rows, or
-        large ones.
+        """Yield the pages of listings, one listing after the other. A page ends after PAGE rows or PAGE_BYTES.
 
-        One read transaction on a connection of its own makes all pages one revision. While it is open, no page of the
-        log that was written since can be taken into the file, and the log grows.
+        One read transaction on a connection of its own makes all pages one revision. While it is open, SQLite cannot
+        move newer pages of its log into the file, so the log grows.
         """
         with closing(database.open_reader(self.path)) as reader, database.faults("read"):
             reader.execute("begin deferred")
             for one in listings:
                 page: list[bytes] = []
                 size = 0
-                # A cursor that is left open would keep the transaction, even when its connection is closed.
+                # An open cursor would keep the transaction even after its connection is closed.
                 with closing(reader.run(one.statement, *one.arguments)) as rows:
                     for row in rows:
                         page.append(one.show(row))

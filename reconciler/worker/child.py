@@ -1,8 +1,8 @@
 """The main program of the worker process.
 
-`client` starts it. It takes orders from its standard input and answers on its standard output. Jobs of one kind run on
-a thread of their own, a lane, so that a request does not wait behind a large commit. The
-process ends when its input does: the service is gone then.
+`client` starts it. It takes orders from its standard input and answers on its standard output. Each kind of job has a
+thread of its own, its lane, so that a request does not wait behind a large commit. The process ends when its input
+ends, because the service is gone then.
 """
 
 import contextlib
@@ -38,8 +38,8 @@ FAULT = "The worker met a fault of its own; the log has the cause, and the work 
 def main(store: str | None = None, mirrors: str = "") -> None:
     """Serve jobs until the input ends.
 
-    No other store than the one with this address can be read, and no mirror but those in this folder; without a store,
-    all that the user may read.
+    The process can read only the store with this address and the mirrors in this folder. Without a store it can read
+    everything that its user can.
     """
     _settle_memory()
     granted = None
@@ -56,25 +56,25 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     os._exit(0)
 
 
-Steps: TypeAlias = Generator[None, None, None]
-"""A job on its way: it yields once when it needs the project's lock to go on."""
+StartedJob: TypeAlias = Generator[None, None, None]
+"""A job that runs: it yields once if it needs the project's lock to continue."""
 OpenView: TypeAlias = Callable[[str], PlanningView]
 
 
 class Worker:
-    """Hands each order to the lane of its job and sends what the lanes answer."""
+    """Gives each order to the lane of its job and sends the answers."""
 
     def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
+        self._ready: dict[int, StartedJob] = {}  # jobs that wait for the project's lock
         # A lane: one thread with its own views of stores, since a connection and a snapshot belong to one thread.
         tags = [str(job.__struct_config__.tag) for job in get_args(messages.Job)]
         self._lanes = {tag: ThreadPoolExecutor(1, thread_name_prefix=f"lane-{tag}") for tag in tags}
         self._views = {tag: cache(engines.open_view) for tag in tags}
         for lane in self._lanes.values():
-            lane.submit(int).result()  # starts its thread: later, none may be started
+            lane.submit(int).result()  # start its thread now: the sandbox forbids it later
 
     def serve(self, orders: BinaryIO) -> None:
         """Read orders until the end of the input."""
@@ -91,12 +91,12 @@ class Worker:
             elif order.is_wanted:
                 self._go_on(order.number, self._ready.pop(order.number))
             else:
-                self._ready.pop(order.number, None)  # it may be done by now
+                self._ready.pop(order.number, None)  # it may have ended already
         except BaseException:
-            _end()  # nobody would be told
+            _end()  # otherwise the caller would wait for ever
 
-    def _go_on(self, number: int, steps: Steps) -> None:
-        """Run a job to its end, or to where it waits for the project's lock."""
+    def _go_on(self, number: int, steps: StartedJob) -> None:
+        """Run a job until it ends or waits for the project's lock."""
         try:
             for _ in steps:
                 self._ready[number] = steps
@@ -108,10 +108,10 @@ class Worker:
             lasting = isinstance(error, messages.Exhausted)
             self._send(number, messages.Failed(error.message, state=state, transient=transient, lasting=lasting))
         except Exception:
-            # A fault of ours, or the memory limit. The process goes on: others wait for it, and it keeps no state.
+            # A bug, or the memory limit. The process continues: other jobs wait for it, and it keeps no state.
             self._send(number, messages.Failed(FAULT, transient=True, trace=traceback.format_exc()))
 
-    def _steps(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
+    def _steps(self, envelope: messages.Envelope, open_view: OpenView) -> StartedJob:
         send = partial(self._send, envelope.number)
         if envelope.version != __version__:
             raise errors.Transient(UPGRADED.format(theirs=envelope.version, ours=__version__))
@@ -155,14 +155,14 @@ class Worker:
 
 
 def _end() -> NoReturn:
-    """End this process for a fault that is more than one job can be told, such as no memory to tell it with."""
+    """End this process after a fault that cannot be reported, for example because there is no memory for the report."""
     with contextlib.suppress(BaseException):
         os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))  # the daemon logs it, escaped
     os._exit(1)
 
 
 def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Our own ends of the pipes; what a library prints goes to standard error instead of between the answers."""
+    """Return the two pipes, and redirect standard output to standard error: a library may print something there."""
     jobs = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     with Path(os.devnull).open("rb") as nothing:
@@ -180,13 +180,13 @@ def _read_frame(orders: BinaryIO) -> bytes | None:
     return payload if len(payload) == length else None
 
 
-# Objects that came, less those that went, until cycles are looked for among them. Reading keeps what it makes, and
-# makes next to no cycles: at Python's own 700, a twelfth of the time of a first read went into looking.
+# New objects until the garbage collector runs. Reading keeps the objects that it makes, and makes hardly any cycles:
+# with Python's default of 700, a first read spent a twelfth of its time in the collector.
 COLLECT_AFTER = 10_000
 
 
 def _settle_memory() -> None:
-    """Once all is imported: that is never looked through again."""
+    """Exempt everything that is imported from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])

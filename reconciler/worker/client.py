@@ -1,9 +1,9 @@
-"""The client of the worker in the service: which process does a job, and the consequences of a crash.
+"""The client of the worker in the service: it chooses the process for each job, and handles crashes.
 
 Usually all jobs share one process. When it ends, the jobs that it had not begun go to the next one. A job that it had
-begun may have ended it: that job is done once more in a process of its own, where it can harm no other, and where an
-end shows its cause. A file over which a process ends twice is set aside. A commit or a proposal that ended a process is
-read in one of its own until it is planned. Restarts are delayed after several ends within a minute.
+begun may have crashed it. This job is repeated in a process of its own, where it cannot harm others, and where a crash
+shows the cause. A file that crashes a process twice is set aside. A commit or a proposal that crashed a process gets
+its own process until it is planned. Restarts are delayed after several crashes within a minute.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ log = logging.getLogger(__name__)
 # Isolated mode: neither the working directory nor PYTHON* variables choose what the child imports.
 COMMAND = (sys.executable, "-I", "-c", "import sys; from reconciler.worker.child import main; main(*sys.argv[1:])")
 STOPS = "The service stops; the work is tried again when it is started again."
-TWICE = 2  # ends of a process over one file, until the file is set aside
+TWICE = 2  # crashes by one file until it is set aside
 MOST_REMEMBERED = 1_000  # files, each by its blob; commits and proposals
-MOST_STARTS = 10  # shared processes that end before they begin a job, until its caller is told
-MOST_ENDS = 20  # processes that one commit may end in one run: ten files are found
+MOST_STARTS = 10  # shared processes that end before they begin a job; then its caller gets the error
+MOST_ENDS = 20  # crashes by one commit in one run: enough to find ten files
 WINDOW_SECONDS = 60.0
 PAUSE_SECONDS = 2.0  # before the next start, after a second end within a WINDOW
 
 
 class CrashMemory:
-    """The files that ended processes, and the commits and proposals that are read apart from all others for it."""
+    """The files that crashed processes, and the commits and proposals that get a process of their own for that."""
 
     def __init__(self) -> None:
         self._ends: dict[Hashable, int] = {}  # of processes, by blob
@@ -45,38 +45,41 @@ class CrashMemory:
         return frozenset(str(blob) for blob, ends in self._ends.items() if ends >= TWICE)
 
     def ended_at(self, blob: str) -> None:
-        """A process ended while it read this file, and nothing else was under way in it."""
+        """Record that a process ended while it read this file and did nothing else."""
         self._count(self._ends, blob)
 
     def suspect(self, job: Job) -> None:
-        """A process ended, or had to be ended, while it worked on this."""
+        """Record that a process crashed, or was stopped at a time limit, during this job."""
         if isinstance(job, CommitJob | ReviewJob):
             self._count(self._suspects, _head(job))
 
     def _count(self, ends: dict[Hashable, int], key: Hashable) -> None:
-        """Count one more; the oldest over the limit is forgotten."""
+        """Add one, and forget the oldest entry above the limit."""
         ends[key] = ends.pop(key, 0) + 1
         if len(ends) > MOST_REMEMBERED:
             del ends[next(iter(ends))]
 
     def trust(self, job: Job) -> None:
-        """It was planned to its end."""
+        """Forget the crashes of a job that is planned now."""
         self._suspects.pop(_head(job), None)
 
     def is_suspect(self, job: Job) -> bool:
-        """Return True if a process ended, or had to be ended, while it worked on this."""
+        """Return True if a process crashed, or was stopped at a time limit, during this job."""
         return _head(job) in self._suspects
 
 
 def _head(job: Job) -> Hashable:
-    """Identify the commit, or the proposal whatever it is merged into. Other jobs are not remembered."""
+    """Return the identity of the job's commit or proposal; None for other jobs, which are not remembered.
+
+    The base of a proposal does not matter.
+    """
     if isinstance(job, ReviewJob):
         return ("proposal", job.commit.mirror, job.head, job.commit.rules.path)
     return (job.mirror, job.commit, job.rules.path) if isinstance(job, CommitJob) else None
 
 
 class WorkerClient:
-    """`start` and `stop` bracket its use; `plan` may be called by any number of tasks."""
+    """Plans jobs in worker processes. Call `start` first and `stop` last; many tasks may call `plan` at once."""
 
     def __init__(
         self,
@@ -85,19 +88,19 @@ class WorkerClient:
         command: Sequence[str] = COMMAND,
         seconds: Mapping[type[Job], WorkerSeconds] = SECONDS,
     ) -> None:
-        """`granted`: the arguments of `child.main`, by which a process can open nothing else."""
+        """Set it up. `granted` are the arguments of `child.main`, which say what a process may open."""
         self.memory = CrashMemory()
         self._command = (*command, *granted)
         self._seconds = seconds
         self._numbers = itertools.count(1)
-        self._ends = 0  # of processes that were not asked to
+        self._ends = 0  # of processes that were not told to end
         self._latest_ends: deque[float] = deque(maxlen=TWICE)  # instants of the loop's clock
         self._shared: WorkerProcess | None = None
         self._starting: asyncio.Task[WorkerProcess] | None = None  # the shared one
         self._apart: set[WorkerProcess] = set()  # those that have one job
-        # One job of a sort at a time has a process of its own.
-        self._turns = {sort: asyncio.Lock() for sort in self._seconds}
-        # A commit takes much memory and time: the next one is read when its plan is made.
+        # One job of each kind at a time has a process of its own.
+        self._turns = {kind: asyncio.Lock() for kind in self._seconds}
+        # A commit takes much memory and time, so they are planned one at a time.
         self._commits = asyncio.Lock()
         self._stopped = asyncio.Event()
 
@@ -106,7 +109,7 @@ class WorkerClient:
         await self._present()
 
     async def stop(self) -> None:
-        """End the processes; jobs under way raise WorkerGone."""
+        """End the processes; jobs in progress raise WorkerGone."""
         self._stopped.set()
         children = [*self._apart, *([] if self._shared is None else [self._shared])]
         await asyncio.gather(*(child.end() for child in children))
@@ -119,17 +122,17 @@ class WorkerClient:
         return None if self._shared is None or self._shared.has_ended else self._shared.process_id
 
     async def plan(self, job: Job) -> Answered:
-        """Have a job planned that needs no lock, or whose lock the caller holds. Raises what `planned` raises."""
+        """Plan a job that needs no lock, or whose lock the caller holds. Raises what `planned` raises."""
         async with AsyncExitStack() as held:
             return await self._plan(job, contextlib.nullcontext, held)
 
     @contextlib.asynccontextmanager
     async def planned(self, job: Job, lock: Lock) -> AsyncIterator[Answered]:
-        """Have a job planned. `lock` is taken when all is read that can be read without it, and held until the context
-        ends. A worker that ends meanwhile releases it; the job is then begun anew.
+        """Plan a job. It takes `lock` when it has read everything that needs no lock, and holds it until the context
+        ends. If the worker crashes, the lock is released and the job starts again.
 
-        Raises GitFault, Refused, Transient as the worker says, WorkerGone when the job ends its worker, Overdue when it
-        takes too long, Busy when others do, and what the lock raises.
+        Raises GitFault, Refused and Transient as the worker says, WorkerGone if the job crashes its worker, Overdue if
+        it takes too long, Busy if other jobs do, and what the lock raises.
         """
         async with AsyncExitStack() as held:
             yield await self._plan(job, lock, held)
@@ -147,13 +150,13 @@ class WorkerClient:
                     raise
                 self.memory.suspect(job)
         async with self._turns[type(job)]:
-            answered = await self._search(job, lock, held)
+            answered = await self._plan_apart(job, lock, held)
         self.memory.trust(job)
         return answered
 
-    async def _search(self, job: Job, lock: Lock, held: AsyncExitStack) -> Answered:
-        """Plan a job apart from all others, without the files that end the process. Raises WorkerGone when it is no
-        file, Overdue.
+    async def _plan_apart(self, job: Job, lock: Lock, held: AsyncExitStack) -> Answered:
+        """Plan a job in a process of its own, without the files that crash it. Raises Overdue, and WorkerGone for a
+        crash that no file caused.
         """
         ends = 0
         while True:
@@ -172,10 +175,10 @@ class WorkerClient:
                 await child.end()
 
     async def _plan_shared(self, job: Job, lock: Lock, held: AsyncExitStack) -> Answered:
-        """Plan a job in the shared process, or in the next one while it was not begun."""
+        """Plan a job in the shared process, or in the next one if the first ended before it began the job."""
         starts = 0
         while True:
-            child = await self._present()  # where none starts, the next will not either
+            child = await self._present()  # if this fails, another attempt would fail too
             starts += 1
             try:
                 return await child.plan(next(self._numbers), job, lock=lock, held=held, aside=self.memory.aside)
@@ -184,14 +187,14 @@ class WorkerClient:
                     raise
             except GitFault as fault:
                 if fault.state is RepositoryState.MIRROR_CORRUPT:
-                    # libgit2 keeps a pack that it has opened, by its path. A mirror that is made anew has the same
-                    # packs at the same paths: this process would go on reading the damaged ones, which are gone. What
-                    # others have under way there is done by the next one, as if it were not begun.
+                    # libgit2 keeps opened packs by their paths, and a mirror that is made again has the same paths. So
+                    # this process would continue to read the damaged packs. Other jobs in it are repeated by the next
+                    # process.
                     await child.end()
                 raise
 
     async def _present(self) -> WorkerProcess:
-        """Return the shared process, or the next one. Raises WorkerGone, to all who wait for one start of it."""
+        """Return the shared process, and start it if there is none. All who wait for a start get its WorkerGone."""
         if self._shared is not None and not self._shared.has_ended:
             return self._shared
         if self._starting is None or self._starting.done():
@@ -203,7 +206,7 @@ class WorkerClient:
         return self._shared
 
     async def _start(self) -> WorkerProcess:
-        """Start another process, not too soon after the last one's end. Raises WorkerGone if it fails, or all stops."""
+        """Start a process, after a pause if others ended. Raises WorkerGone if that fails or the client stops."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._next_start()):
                 await self._stopped.wait()
@@ -215,18 +218,18 @@ class WorkerClient:
             told = f"The worker could not be started ({error.strerror or error})"
             self._ended(told)
             raise WorkerGone(f"{told}; look at the machine's memory, and at its limits of processes.") from error
-        if self._stopped.is_set():  # by `stop`, which knows of this one only now
+        if self._stopped.is_set():  # during the start, so that `stop` did not know of this process
             await child.end()
             raise WorkerGone(STOPS)
         return child
 
     def _next_start(self) -> float:
-        """Return when another process may be started: at once after the first end within a minute."""
+        """Return when another process may start: at once, or after a pause if two ended within a minute."""
         is_often = len(self._latest_ends) == TWICE and self._latest_ends[0] + WINDOW_SECONDS > _now()
         return self._latest_ends[-1] + PAUSE_SECONDS if is_often else _now()
 
     def _ended(self, told: str) -> None:
-        """Note a process that ended and was not asked to."""
+        """Count and log a process that ended without having been told to."""
         self._ends += 1
         self._latest_ends.append(_now())
         fields = {"fields": {"readerEnds": self._ends}}

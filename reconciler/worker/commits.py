@@ -1,11 +1,11 @@
 """The commit job: read the tree as far as necessary, judge it against the store, and make the rows.
 
 Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the store changed
-meanwhile. A repository that defines what this one drops becomes its owner with the same change; its next run stores
-what its own files say.
+meanwhile. If this repository drops a resource that another one defines, the other becomes the owner in the same change.
+The other's next run stores what its files say.
 
-The lineage of a resource is the commit that last changed its file (`changedBy` of a source). A run finds what it can in
-a moment; the lineage job searches for the rest in the background.
+The lineage of a resource is the commit that last changed its file (`changedBy` of a source). A run searches for a
+moment; the lineage job searches for the rest in the background.
 """
 
 import time
@@ -41,25 +41,18 @@ from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, LineageRow, OriginRow, PruneRow, RepositoryRow
 from reconciler.worker import contexts, messages, trees
-from reconciler.worker.messages import (
-    CommitJob,
-    CommitPlanned,
-    Emit,
-    LineageFound,
-    LineageJob,
-    Steps,
-)
+from reconciler.worker.messages import CommitJob, CommitPlanned, Emit, LineageFound, LineageJob, Steps
 from reconciler.worker.trees import Allowance, FileLocations, FileScope
 
 
 @dataclass(frozen=True, slots=True)
 class PlanMode:
-    """The terms of a plan. `only`: the files that count; None for all. `elsewhere`: how many others there are.
-    `assumed`: resources that are assumed to exist, since that is unknown.
+    """The mode of a plan. `only` are the files that count, None for all; `elsewhere` is the number of other files.
+    `assumed` are resources that are assumed to exist, since that is unknown.
 
-    `live`: the store is the service's, and so are the secrets that may be referred to. Otherwise the store is made for
-    this plan alone, and lineage and secrets are not looked up. `lenient`: a service may have stored it before there
-    were recent rules, so these do not count.
+    If `live`, the store and the permitted secrets are the service's. Otherwise the store is made for this plan alone,
+    and lineage and secrets are not looked up. If `lenient`, recent rules do not count: a service may have stored the
+    documents before these rules existed.
     """
 
     only: Set[str] | None = None
@@ -73,7 +66,9 @@ RECONCILE = PlanMode()
 
 
 class CommitReading:
-    """A commit that is read and decided about, each inside a snapshot of the store; the store may change between."""
+    """A commit in the steps of its plan. Reading and judging each use a snapshot of the store, which may change
+    between.
+    """
 
     def __init__(
         self,
@@ -82,15 +77,15 @@ class CommitReading:
         view: PlanningView,
         *,
         allowance: Allowance,
-        terms: PlanMode = RECONCILE,
+        mode: PlanMode = RECONCILE,
     ) -> None:
         self.job, self.rules = job, job.rules
-        self.snapshot, self.view, self.allowance, self.terms = snapshot, view, allowance, terms
+        self.snapshot, self.view, self.allowance, self.mode = snapshot, view, allowance, mode
         self.documents = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
         self.remembered = view.repository(job.rules.name)
 
     def read(self, *, also: tuple[FileChange, ...] = (), known: Iterable[FileReading] = ()) -> TreeReading:
-        """Read the files of the commit that have to be read, and `also` these; `known` files were read before.
+        """Read the files of the commit that must be read, and the files `also`. The `known` files were read before.
 
         Raises GitFault.
         """
@@ -99,7 +94,7 @@ class CommitReading:
             project=self.job.context.project,
             documents=self.documents,
             allowance=self.allowance,
-            only=self.terms.only,
+            only=self.mode.only,
             also=also,
             known={file.path: file for file in known},
         )
@@ -114,40 +109,41 @@ class CommitReading:
         self.allowance.at("")
         return reading
 
-    def world(self) -> StoreSnapshot:
-        """Return what the commit is judged against."""
-        world = contexts.store_snapshot(self.job.context, self.view, check=self.allowance.time)
-        available = world.available if self.terms.live else None
-        return replace(world, available=available, assumed=self.terms.assumed, lenient=self.terms.lenient)
+    def store_snapshot(self) -> StoreSnapshot:
+        """Return the snapshot of the store that the commit is judged against."""
+        store = contexts.store_snapshot(self.job.context, self.view, check=self.allowance.time)
+        available = store.available if self.mode.live else None
+        return replace(store, available=available, assumed=self.mode.assumed, lenient=self.mode.lenient)
 
-    def head(self, reading: TreeReading, world: StoreSnapshot) -> Head:
-        """Return what is judged of what was read. Raises GitFault."""
-        repository, project, remembered = self.rules.name, world.project, self.remembered
-        reading = pruning.told_empty(reading, self.view, repository=repository, project=project)
+    def head(self, reading: TreeReading, store: StoreSnapshot) -> Head:
+        """Return the head to judge, from the files that were read. Raises GitFault."""
+        repository, project, remembered = self.rules.name, store.project, self.remembered
+        reading = pruning.marked_vacant(reading, self.view, repository=repository, project=project)
         around = self._circumstances(reading.tree)
         look_back = remembered is None or remembered.state != RepositoryState.READY or bool(around.stayed)
         gone = pruning.find_removed(reading, self.view, repository=repository, project=project, look_back=look_back)
-        # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
-        gone = replace(gone, documents=gone.documents + self.terms.elsewhere)
+        # Files that were not read count as present: a tree without files of this plan is not empty.
+        gone = replace(gone, documents=gone.documents + self.mode.elsewhere)
         tell = FileLocations(reading.files, self.snapshot, self.allowance).tell
         return Head(reading, gone, self.rules, around, tell, list(self.claims(gone, project)))
 
     def _circumstances(self, tree: str) -> PruneCircumstances:
-        """Read what pruning is told of the commit beside its files; its folder is `tree`. Raises GitFault."""
+        """Return what pruning must know of the commit besides its files. `tree` is the repository's folder. Raises
+        GitFault.
+        """
         job, snapshot, remembered, repository = self.job, self.snapshot, self.remembered, self.rules.name
-        # Of a mirror that was made again: it is filled with the head and with what was applied last, as long as the
-        # remote gives that out. Without it, the mirror cannot tell if the head continues it, and a person has to
-        # approve the head.
+        # A mirror that was made again has the head, and the applied commit if the remote still serves it. Without that
+        # commit nobody knows if the head continues it, so an admin has to approve the head.
         applied = None if remembered is None or remembered.origin != job.origin else remembered.commit
         unrelated = applied is not None and (not snapshot.has(applied) or snapshot.is_unrelated(applied, job.commit))
         approved_at, approved = self.view.approval(repository) or (None, None)
-        # In another history, only the commit that a person looked at is approved, and its descendants.
+        # In an unrelated history, an approval covers only the commit that it was given for, and its descendants.
         if approved_at is not None and unrelated and not snapshot.is_ancestor(approved_at, job.commit):
             approved = None
         released = (
             remembered is not None
             and remembered.state == RepositoryState.READY
-            and remembered.fingerprint is not None  # otherwise it was just resumed, and may have drifted
+            and remembered.fingerprint is not None  # otherwise it was just resumed, and resources may have drifted
             and (remembered.head, remembered.tree) == (job.commit, tree)
         )
         return PruneCircumstances(
@@ -159,10 +155,10 @@ class CommitReading:
         )
 
     def claims(self, gone: RemovedResources, project: str) -> Iterator[OwnershipClaim]:
-        """Yield the neighbours that define resources that the head drops; of several, the first by name becomes the
-        owner. Their files are known by the index of what each applied last.
+        """Yield the resources that the head drops and that a neighbour's applied head defines. Of several neighbours,
+        the first by name becomes the owner.
         """
-        left = {one.key: one for one in gone.gone} if self.rules.prune else {}  # otherwise it drops nothing
+        left = {one.key: one for one in gone.gone} if self.rules.prune else {}  # without pruning it drops nothing
         beside = {one.rules.name for one in self.job.beside}
         for neighbour in sorted(self.job.neighbours, key=lambda one: one.rules.name):
             name = neighbour.rules.name
@@ -170,13 +166,13 @@ class CommitReading:
             if row is None or row.commit is None or row.project != project:
                 continue
             rows = self.view.wanted_of(name, left)
-            times = Counter(one.key for one in rows)  # what it has twice, it does not have
+            times = Counter(one.key for one in rows)  # a duplicate is invalid
             for one in rows:
                 if one.key is not None and times[one.key] == 1 and neighbour.rules.allows(one.key):
                     yield OwnershipClaim(left.pop(one.key), name, neighbour.branch, one.path)
 
 
-NOTED = 5  # files that a run names because they are not read
+NOTED = 5  # unread files that a run names
 INDEX_PART = 1_000  # index rows in one part
 
 
@@ -188,46 +184,42 @@ def plan_commit(
     emit: Emit,
     allowance: Allowance,
 ) -> Steps[CommitPlanned]:
-    """Plan a commit; its parts go to `emit`. Once the project is locked it is judged again if the store changed
-    meanwhile.
-
-    Raises GitFault, StoreFault.
-    """
+    """Plan a commit and send its parts by `emit`. Raises GitFault, StoreFault."""
     with view.snapshot():
         commits = [CommitReading(one, snapshot, view, allowance=allowance) for one in (job, *job.beside)]
         readings = [commit.read() for commit in commits]
-    world = commits[0].world()
-    # Reading takes seconds on a large repository, so the judgement gets a snapshot of its own: the newer it is, the
-    # more often it still holds once the project is locked.
+    store = commits[0].store_snapshot()
+    # Reading a large repository takes seconds, so the judgement has its own, newer snapshot: then it more often still
+    # holds when the project is locked.
     with view.snapshot() as judged_at:
-        decided = decide(commits, readings, world)
+        decided = decide(commits, readings, store)
     is_first = any(one.remembered is None or one.remembered.commit is None for one in commits)
     paths = frozenset[str]().union(*(decision.paths for decision in decided))
     changed_by = lineage_of_run(snapshot, paths, is_first=is_first)
     yield
     with view.snapshot() as revision:
         if revision > judged_at:
-            # Of one that is not read whole, the files that matter may have changed, and they are few.
+            # After a partial read, other files may matter now. They are few.
             readings = [
                 reading if reading.full else commit.read(known=reading.files)
                 for commit, reading in zip(commits, readings, strict=True)
             ]
-            decided = decide(commits, readings, world)
-        return write_commits(commits, decided, world, changed_by=changed_by, emit=emit)
+            decided = decide(commits, readings, store)
+        return write_commits(commits, decided, store, changed_by=changed_by, emit=emit)
 
 
 def decide(
-    commits: Sequence[CommitReading], readings: Sequence[TreeReading], world: StoreSnapshot
+    commits: Sequence[CommitReading], readings: Sequence[TreeReading], store: StoreSnapshot
 ) -> Sequence[HeadDecision]:
-    """Decide about what was read, as one change. Raises GitFault."""
-    found = [commit.head(reading, world) for commit, reading in zip(commits, readings, strict=True)]
-    decided = planner_heads.judge_heads(found, world)
-    teller = _teller(decided)
-    return [one if number == teller else one.told_elsewhere() for number, one in enumerate(decided)]
+    """Judge the commits as one change. Raises GitFault."""
+    found = [commit.head(reading, store) for commit, reading in zip(commits, readings, strict=True)]
+    decided = planner_heads.judge_heads(found, store)
+    teller = _reporting_head(decided)
+    return [one if number == teller else one.without_effects_on_others() for number, one in enumerate(decided)]
 
 
-def _teller(decided: Sequence[HeadDecision]) -> int:
-    """Return the number of the head with which is told what concerns no head alone."""
+def _reporting_head(decided: Sequence[HeadDecision]) -> int:
+    """Return the number of the head that reports effects on resources of others."""
     found = (number for number, one in enumerate(decided) if one.stores)
     return next(found, next((number for number, one in enumerate(decided) if not one.refused), 0))
 
@@ -235,22 +227,22 @@ def _teller(decided: Sequence[HeadDecision]) -> int:
 def write_commits(
     commits: Sequence[CommitReading],
     decided: Sequence[HeadDecision],
-    world: StoreSnapshot,
+    store: StoreSnapshot,
     *,
     changed_by: Mapping[str, Value],
     emit: Emit,
 ) -> CommitPlanned:
-    """Make the rows of decisions, inside a snapshot; `changed_by` as `lineage_of_run` finds it."""
+    """Make the rows of the decisions, inside a snapshot. `changed_by` is what `lineage_of_run` returned."""
     made: list[ChangeRows] = []
     planned: dict[int, CommitPlanned] = {}
     applied = {number: one.decided for number, one in enumerate(decided) if not one.refused}
-    flows_changed = delivery_changes.find_flows([*applied.values()], world)
-    # A flow is told with the head that changes its resource.
+    flows_changed = delivery_changes.find_flows([*applied.values()], store)
+    # A flow is reported by the head that changes its resource.
     holders = {
         one.key: number for number, each in applied.items() for one in each.outcomes if one.change is not Change.NONE
     }
-    tellers = [holders.get(delivery_changes.subject(flow), _teller(decided)) for flow in flows_changed]
-    # Deletions first, as in each of them: the id of a deleted resource is free for a new one.
+    tellers = [holders.get(delivery_changes.subject(flow), _reporting_head(decided)) for flow in flows_changed]
+    # Heads with deletions first: the id of a deleted resource is free for a new one.
     for number in sorted(range(len(commits)), key=lambda number: not decided[number].pruning.deletions):
         commit, decision = commits[number], decided[number]
         changes = _change_rows(commit, decision, changed_by)
@@ -258,7 +250,7 @@ def write_commits(
         told = [flow for flow, teller in zip(flows_changed, tellers, strict=True) if teller == number]
         planned[number] = _write(commit, decision, changes, changed_by, flows_changed=told, emit=emit)
     if made:
-        for part in Remasking(made, world.view, check=commits[0].allowance.time).parts():
+        for part in Remasking(made, store.view, check=commits[0].allowance.time).parts():
             emit(part)
     return structs.replace(planned[0], beside=tuple(planned[number] for number in range(1, len(commits))))
 
@@ -274,12 +266,12 @@ def _write(
 ) -> CommitPlanned:
     job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
     index = list(_index_parts(job, view, decision, remembered=remembered))
-    # Before the parts are stored: it is compared with the index.
+    # Before the parts are sent, because it compares with the stored index.
     told = _told_files(commit, decision)
     for part in chain(changes.parts(), index, _pruning_parts(job, decision)):
         emit(part)
     decided = () if decision.refused else (decision.decided,)
-    endpoints = delivery_changes.changed_endpoints(decided, commit.world())
+    endpoints = delivery_changes.changed_endpoints(decided, commit.store_snapshot())
     pruned = decision.pruning
     told_of = [(one.key and one.key.kind, one.status) for one in decision.decided.outcomes]
     told_of += [(claim.stored.key.kind, UpdateStatus.UNCHANGED) for claim in decision.claims]
@@ -308,9 +300,9 @@ def _write(
 
 
 def _told_files(commit: CommitReading, decision: HeadDecision) -> list[str]:
-    """Tell of files that changed and are not read, and of ignore files that changed, a sentence each."""
+    """Return a sentence for each changed file that is not read, and for each changed ignore file."""
     found = [file for file in decision.reading.files if file.vacant or file.is_ignore_file]
-    # What keeps others from being deleted is told with that.
+    # The message about held deletions already names the files that hold them.
     matter = [file for file in found if file.blob is not None and not decision.pruning.names(file.path)]
     known = commit.view.blobs(commit.rules.name, [file.path for file in matter]) if matter else {}
     is_first = commit.remembered is None or commit.remembered.commit is None
@@ -322,17 +314,17 @@ def _told_files(commit: CommitReading, decision: HeadDecision) -> list[str]:
 def _change_rows(commit: CommitReading, decision: HeadDecision, changed_by: Mapping[str, Value]) -> ChangeRows:
     view, origin = commit.view, _origin(commit.job, commit.snapshot.commit, changed_by)
     if decision.refused:
-        # Nothing is stored but what the run says; the index stays that of the last applied head.
+        # Only the run's statuses are stored; the index stays that of the last applied head.
         unmade = tuple(structs.replace(outcome, change=Change.NONE) for outcome in decision.decided.outcomes)
         return ChangeRows(replace(decision.decided, outcomes=unmade, standing=NOTHING), view, origin=origin)
     return ChangeRows(decision.decided, view, origin=origin, claims=decision.claims)
 
 
 def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
-    """Yield what the prune budget counts of this commit, and what is kept although the head does not hold it."""
+    """Yield the rows for the prune budget, and those of resources that stay although the head does not hold them."""
     pruned = decision.pruning
     if not decision.refused and (pruned.deletions or decision.passed):
-        # From now on less is owned than within these 24 hours.
+        # The budget is a share of what the repository owned before.
         at, owned = job.context.milliseconds, decision.owned
         yield Changes(pruned=[PruneRow(job.rules.name, at=at, owned=owned, deleted=pruned.unapproved)])
     held = pruned.held_rows(job.rules.name)
@@ -344,7 +336,7 @@ def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
 def _index_parts(
     job: CommitJob, view: PlanningView, decision: HeadDecision, *, remembered: RepositoryRow | None
 ) -> Iterator[Changes]:
-    """Yield the index of the files that were read, unless the store has the same."""
+    """Yield the index of the files that were read, unless the store already has it."""
     if decision.refused:
         return
     reading, repository = decision.reading, job.rules.name
@@ -362,7 +354,7 @@ def _index_parts(
 
 
 def _is_indexed(reading: TreeReading, view: PlanningView, *, repository: str) -> bool:
-    """Return True if the index has these files already: what else changed in the tree is not read."""
+    """Return True if the index already has these files, so that only files that are not read changed in the tree."""
     if reading.kept_files or any(file.given or (file.blob and not file.documents) for file in reading.files):
         return False
     blobs = view.blobs(repository, [file.path for file in reading.files])
@@ -384,20 +376,20 @@ def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value])
 
 
 def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: str) -> bool:
-    """Return True if the applied commit is no ancestor of this one: a force-push or a rewind."""
+    """Return True if the applied commit is not an ancestor of this one, after a force-push or a rewind."""
     if remembered is None or remembered.commit is None or remembered.commit == commit:
         return False
     return not snapshot.is_ancestor(remembered.commit, commit)
 
 
-RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
-FIRST_SECONDS = 0.1  # that a first read searches: enough for a young repository, and little beside reading a large one
+RUN_SECONDS = 1.0  # of a search in a run; the lineage job searches for the rest
+FIRST_SECONDS = 0.1  # of a search in a first run: enough for a young repository, and little compared with a large read
 BACKGROUND_SECONDS = 300.0  # of one search in the background
-MOST_EXPLAINED = 20_000  # explained by one search: 30 MB
+MOST_EXPLAINED = 20_000  # resources in one search: 30 MB
 
 
 def lineage_of_run(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
-    """`changedBy` of these files of a commit, as far as it is found in a moment."""
+    """Return `changedBy` of those files of a commit for which a short search finds it."""
     return _changed_by(snapshot, paths, until=time.monotonic() + (FIRST_SECONDS if is_first else RUN_SECONDS))
 
 
@@ -417,11 +409,11 @@ def explain_lineage(job: LineageJob, view: PlanningView, *, emit: Emit) -> Linea
 def _explain(
     job: LineageJob, resources: Sequence[records.Unexplained], origins: Mapping[int, OriginRow], parts: ChangeParts
 ) -> Iterator[int]:
-    """Add the rows of each resource that is explained; one walk for each commit that some of them were read from."""
+    """Add the rows of each resource whose lineage is found, with one walk for each commit they were read from."""
     until = time.monotonic() + BACKGROUND_SECONDS
     by_commit: dict[str, dict[records.Unexplained, str]] = defaultdict(dict)
     for one in resources:
-        # A file may have moved since, and of what was adopted without a new version the status alone knows.
+        # The file may have moved since; for a resource adopted without a new version, only the status knows the path.
         path = one.path if _is_of_one_commit(one, origins) else one.shown_path
         by_commit[str(_source(origins[one.shown]).get("commit"))][one] = str(path)
     for commit, paths in by_commit.items():
@@ -431,7 +423,7 @@ def _explain(
             with Snapshot.open(Path(job.mirror), commit) as snapshot:
                 found = _changed_by(snapshot, set(paths.values()), until=until)
         except GitFault:
-            continue  # the mirror was made anew after a force-push, for instance
+            continue  # for example, the mirror was made again after a force-push
         for one, path in paths.items():
             if path in found:
                 _add_lineage(job.context.project, one, found[path], origins, parts.rows)
@@ -441,7 +433,9 @@ def _explain(
 def _add_lineage(
     project: str, one: records.Unexplained, changed_by: Value, origins: Mapping[int, OriginRow], rows: Changes
 ) -> None:
-    """Add the row that tells of that commit what it may be told of, with its origins."""
+    """Add the row of one resource, with its new origins. The version gets the commit only if it is of the same commit
+    as the status.
+    """
     version = origins[one.origin]
     if _is_of_one_commit(one, origins):
         version = _with_lineage(version, changed_by)
@@ -462,7 +456,7 @@ def _with_lineage(origin: OriginRow, changed_by: Value) -> OriginRow:
 
 
 def _is_of_one_commit(one: records.Unexplained, origins: Mapping[int, OriginRow]) -> bool:
-    """Return True if the status tells of the commit that the version is of."""
+    """Return True if the version and its status name the same commit."""
     version, shown = _source(origins[one.origin]), _source(origins[one.shown])
     return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))
 

@@ -1,7 +1,7 @@
 """Messages between the service and the worker, and their framing.
 
-A frame is its length (4 bytes, big-endian), then one message in msgpack. The child parses what strangers commit, so
-nothing of what it sends is evaluated: a message that does not have its declared type ends the child.
+A frame is its length (4 bytes, big-endian), then one message in msgpack. A hostile file may control the child, so the
+service only decodes declared types from it: any other message ends the child.
 """
 
 import struct
@@ -20,16 +20,16 @@ from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.store.records import ChangedVersions, Changes
 
 LENGTH = struct.Struct(">I")
-# Bytes. A part is at most 4 MiB and one resource, a resource at most 16 MiB of text that JSON escapes to six times as
-# much, an answer at most what `requests` allows: this only stops a confused peer.
+# Bytes. Only a faulty peer exceeds it: a part has at most 4 MiB and one resource, a resource at most 16 MiB of text,
+# which JSON escapes to at most six times as much, and `requests` limits its answers.
 FRAME_LIMIT = 256 * 1024 * 1024
 
 
 class SecretMessage(msgspec.Struct, frozen=True):
-    """A message with secrets in clear, or a key: its text is its name."""
+    """A message with secrets in clear text, or with a key. Its representation must not have them."""
 
     def __repr__(self) -> str:
-        """Without the fields."""
+        """Return the name without the fields."""
         return f"{type(self).__name__}(...)"
 
 
@@ -61,9 +61,9 @@ class ProjectRepository(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitJob(ProjectRepository, frozen=True, kw_only=True, tag="commit"):
-    """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read. `origin` is
-    a digest of the URL and of what is followed there. `neighbours` are the other repositories of the project, which may
-    become the owners of resources that this one drops.
+    """Plan one commit of a repository. `full` reads every file, otherwise only changed files are read. `origin` is a
+    digest of the URL and the followed ref. `neighbours` are the other repositories of the project, which may become the
+    owners of resources that this one drops.
     """
 
     context: Context
@@ -93,7 +93,7 @@ class ApplyOptions(msgspec.Struct, frozen=True, kw_only=True):
     atomic: bool = False
     dry_run: bool = False
     strict_version: bool = False
-    matching: tuple[str, ...] | None = None  # None: any; `*` stands for any that there is
+    matching: tuple[str, ...] | None = None  # None: no condition; `*`: any version, but there must be one
 
 
 class RequestJob(SecretMessage, frozen=True, kw_only=True, tag="request"):
@@ -109,7 +109,7 @@ class RequestJob(SecretMessage, frozen=True, kw_only=True, tag="request"):
 
 
 class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
-    """Find the commit that changed the file of each resource of a repository, where it is unknown."""
+    """Find the commits that last changed the files of a repository's resources, where they are unknown."""
 
     context: Context
     repository: str
@@ -117,7 +117,7 @@ class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
 
 
 class RedactJob(SecretMessage, frozen=True, tag="redact"):
-    """Find the versions of a resource, and sentences that quote them, with a text that should not be stored."""
+    """Find a text that should not be stored, in the versions of a resource and in sentences that quote them."""
 
     context: Context
     kind: str
@@ -129,7 +129,7 @@ class RedactJob(SecretMessage, frozen=True, tag="redact"):
 
 
 class RoutesJob(msgspec.Struct, frozen=True, tag="routes"):
-    """Compile what a project routes. `left` are destinations that are asked for though nothing may route to them."""
+    """Compile the routes of a project. `left` are destinations that are needed even if no route leads to them."""
 
     context: Context
     left: tuple[str, ...] = ()
@@ -144,8 +144,8 @@ class RenderJob(msgspec.Struct, frozen=True, tag="render"):
 class ReviewJob(msgspec.Struct, frozen=True, kw_only=True, tag="review"):
     """Plan what merging `head` into `base` would do; nothing is stored.
 
-    `commit` says how the repository is read; its `commit` is the base. Both are full ids. `proposals` is the mirror of
-    what is not followed, '' when there is none. `followed`: the base is the followed ref, and not a commit that the
+    `commit` says how the repository is read, and its commit is the base. `head` is a full id. `proposals` is the mirror
+    of refs that are not followed, '' if there is none. `followed`: the base is the followed ref, not a commit that the
     caller may have made for this plan.
     """
 
@@ -156,7 +156,7 @@ class ReviewJob(msgspec.Struct, frozen=True, kw_only=True, tag="review"):
 
     @property
     def context(self) -> Context:
-        """That of the repository."""
+        """The context of the repository's commit."""
         return self.commit.context
 
 
@@ -171,18 +171,18 @@ Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob | R
 
 
 class Envelope(msgspec.Struct, frozen=True, tag="job"):
-    """A job with the number that its answers carry, and the version of the program that asks."""
+    """A job, with the number that its answers have, and the version of the service."""
 
     number: int
     version: str
     job: Job
-    aside: frozenset[str] = frozenset()  # blobs that ended readers before: they are told of, and not read
-    careful: bool = False  # say which file is read, before it is
+    aside: frozenset[str] = frozenset()  # blobs that crashed workers before: they are reported, and not read
+    careful: bool = False  # send `At` before each file
 
 
 class Proceed(msgspec.Struct, frozen=True, tag="proceed"):
-    """The service holds the project's lock for this job, which is `Ready`. If the job is not wanted, its caller is gone
-    and it is dropped. `job` is the job's tag.
+    """Continue a job that is `Ready`: the service holds the project's lock. If the job is not wanted, drop it: its
+    caller is gone. `job` is the job's tag.
     """
 
     number: int
@@ -195,8 +195,8 @@ Order: TypeAlias = Envelope | Proceed
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """Everything that the job reads without the project's lock is read: it waits for `Proceed`. The number 0 is of no
-    job: then the process takes jobs.
+    """The job has read everything that it reads without the project's lock, and waits for `Proceed`. With the number 0,
+    which no job has: the process is ready for jobs.
     """
 
 
@@ -216,11 +216,11 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     """The end of a planned commit.
 
     `full`: the parts hold the whole index of the repository's files. `changed`: they change resources. `kinds`: the
-    counts by kind; '' is the kind of documents without a readable one. `waits_for_store`: another repository owns some
-    of what this one wants. `refused`: the repository is atomic, and nothing is stored. `hold` and `message` are the
-    repository's state when nothing was pruned, and the reason; `approvable` is as in the repository's row. `note` is
+    counts by kind; '' is the kind of documents without a readable one. `waits_for_store`: another repository owns
+    resources that this one wants. `refused`: the repository is atomic, and nothing is stored. `hold` and `message` are
+    the repository's state if nothing was pruned, and the reason; `approvable` is as in the repository's row. `note` is
     information about a sound state. `held_changed`: the parts contain all resources that stay although the head does
-    not define them. `changed_endpoints` are as in `planner.delivery`.
+    not define them. `changed_endpoints` are as in `planner.delivery_changes`.
     """
 
     tree: str
@@ -232,17 +232,17 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     rewound: bool
     hold: str | None
     message: str | None
-    touched: tuple[str, ...] = ()  # other repositories whose resources changed their standing or owner
+    touched: tuple[str, ...] = ()  # other repositories whose resources changed their status or owner
     approvable: int | None = None
     note: str | None = None
     held_changed: bool = False
-    index_changed: bool = False  # what is remembered of the files differs from before
+    index_changed: bool = False  # the parts change the index of the files
     kinds: dict[str, dict[str, int]] = {}
     changed_endpoints: tuple[str, ...] = ()
     flows: tuple[Flow, ...] = ()  # at most `flows.MOST`
-    flow_counts: dict[str, int] = {}  # of all
-    unexplained: bool = False  # the commits that changed some of the files are still to be searched for
-    beside: tuple["CommitPlanned", ...] = ()  # of the jobs beside it, in their order
+    flow_counts: dict[str, int] = {}  # of all flows, by change
+    unexplained: bool = False  # the lineage of some files is still unknown
+    beside: tuple["CommitPlanned", ...] = ()  # for the jobs beside it, in their order
 
 
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
@@ -251,20 +251,20 @@ class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     status: int
     answer: bytes
     changed: bool = False
-    touched: tuple[str, ...] = ()  # other repositories' resources changed their standing
-    changed_endpoints: tuple[str, ...] = ()  # as of a commit
+    touched: tuple[str, ...] = ()  # other repositories whose resources changed their status
+    changed_endpoints: tuple[str, ...] = ()  # as in `CommitPlanned`
 
 
 class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):
-    """The end of a search: how many resources it explained. Another search may find more, unless it was none."""
+    """The end of a search: the number of resources whose lineage it found. If it is not 0, another may find more."""
 
     explained: int
 
 
 class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
-    """The end of a search: the versions with the text where a reader sees it, in order, and the number of strings.
+    """The end of a search: the versions in which a reader sees the text, in order, and the number of strings with it.
 
-    `exists`: there is, or was, such a resource. `obstacle` is why nothing may be rewritten.
+    `exists`: there is or was such a resource. `obstacle` is the reason why nothing may be rewritten.
     """
 
     exists: bool
@@ -316,11 +316,11 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     state: str | None = None
     transient: bool = False
     trace: str | None = None  # of a fault of ours, for the log
-    lasting: bool = False  # the commit takes more than one may, and will again
+    lasting: bool = False  # the commit exceeds a limit, and will again: see `Exhausted`
 
 
 class Exhausted(GitFault):
-    """A commit exceeds a limit, or ends its worker (`Failed.lasting`). The same commit will again: do not retry it."""
+    """A commit exceeds a limit (`Failed.lasting`). It would again, so do not retry the same commit."""
 
     def __init__(self, message: str) -> None:
         super().__init__(RepositoryState.UNSUPPORTED_FORMAT, message)
@@ -340,15 +340,15 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 Emit: TypeAlias = Callable[[Changes], None]
-"""A job sends each part of its change by this."""
+"""Sends one part of a job's change."""
 P = TypeVar("P", bound=Planned)
 Steps: TypeAlias = Generator[None, None, P]
-"""A job on its way: it yields once when it needs the project's lock to go on, and returns the plan."""
+"""A job that runs: it yields once if it needs the project's lock to continue, and returns the plan."""
 T = TypeVar("T")
 
 
 def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield rows, so many at a time."""
+    """Yield the rows in lists of this size."""
     left = iter(rows)
     while batch := list(islice(left, size)):
         yield batch
@@ -360,7 +360,7 @@ _replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 
 def framed(message: Order | Reply) -> bytes:
-    """A message as it goes over the pipe."""
+    """Encode a message with its length before it."""
     payload = _encoder.encode(message)
     return LENGTH.pack(len(payload)) + payload
 

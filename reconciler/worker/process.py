@@ -1,6 +1,6 @@
 """One worker process as the service sees it: the jobs that wait for its answers, their limits, and its end.
 
-A job keeps the others of its lane waiting until it is answered, so it has its limits even if its caller is gone.
+Other jobs of a lane wait until a job is answered, so it has its limits even if its caller is gone.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from reconciler.worker.messages import Exhausted, Job
 
 log = logging.getLogger(__name__)
 
-# It gets only the variables that libraries need: our environment contains secrets.
+# The process gets only the variables that libraries need, because our environment contains secrets.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
 STOP_SECONDS = 2.0  # for each step of an end: to end by itself, to be killed
-CHANGE_BYTES = 2**30  # of one change, which waits in memory until it is written
-READ_BYTES = 2**20  # of answers that wait to be read, and as many again
+CHANGE_BYTES = 2**30  # of one change, which is in memory until it is written
+READ_BYTES = 2**20  # of unread answers; asyncio buffers up to twice as many
 TOO_LARGE = f"This would change more than {CHANGE_BYTES // 2**30} GiB at once; commit or send it in parts."
 
 _changes = msgspec.msgpack.Decoder(Changes)
@@ -37,11 +37,11 @@ _changes = msgspec.msgpack.Decoder(Changes)
 
 @dataclass(frozen=True, slots=True)
 class WorkerSeconds:
-    """The limits of one job; None where there is none.
+    """The time limits of one job in seconds; None for no limit.
 
-    `wait`: until it is sent. `run`: from then until it is ready for its lock, or answered. `locked`: from the moment
-    that it has the lock until its change is stored. `file`: over one file, where the job says which one it reads; then
-    `run` counts from the last of them.
+    `wait` lasts until the job is sent, `run` from then until it is ready for its lock or answered, `locked` from the
+    moment that it has the lock until its change is stored. `file` is for one file, if the job reports which file it
+    reads; then `run` starts again after the last file.
     """
 
     run: float
@@ -50,8 +50,8 @@ class WorkerSeconds:
     locked: float | None = None
 
 
-# The processor time of a commit ends well before this, so that only what hangs gets so far. Requests share one lane:
-# one that takes a minute keeps all others from their answers. The largest file takes some seconds.
+# The processor time of a commit ends well before this, so only a job that hangs reaches the limit. Requests share one
+# lane, so a slow one delays all others. The largest file takes some seconds.
 SECONDS: Mapping[type[Job], WorkerSeconds] = {
     messages.CommitJob: WorkerSeconds(run=900.0, locked=300.0, file=60.0),
     messages.RequestJob: WorkerSeconds(run=60.0, locked=60.0, wait=60.0),
@@ -65,7 +65,7 @@ SECONDS: Mapping[type[Job], WorkerSeconds] = {
 
 
 class WorkerGone(errors.Transient):
-    """The process ended before it answered. `begun`: it may have ended for the job; `blob`: while it read this file."""
+    """The process ended before it answered. If `begun`, the job may be the cause; `blob` is the file that it read."""
 
     def __init__(self, message: str, *, begun: bool = False, blob: str = "") -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ class WorkerGone(errors.Transient):
 
 
 class Overdue(errors.Transient):
-    """The job, or the file `blob` in it, took longer than so many seconds, and its process was ended for it."""
+    """The job, or the file `blob` in it, took longer than its limit, so its process was ended."""
 
     def __init__(self, seconds: float, blob: str = "") -> None:
         what = f"Reading the file that Git knows as {blob}" if blob else "The work"
@@ -84,7 +84,7 @@ class Overdue(errors.Transient):
 
 
 class Busy(errors.Transient):
-    """The job was not begun in time: others take all there is."""
+    """The job did not begin in time, because other jobs were before it."""
 
     def __init__(self) -> None:
         super().__init__("The service is busy with other requests; try again in a moment.")
@@ -96,8 +96,8 @@ Lock: TypeAlias = Callable[[], AbstractAsyncContextManager[object]]
 
 @dataclass(slots=True)
 class Answered:
-    """A planned job and the parts of its change, in bytes. Until `locked_until`, an instant of the loop's clock, they
-    may be stored.
+    """A planned job and the encoded parts of its change. They may be stored until `locked_until`, an instant of the
+    loop's clock.
     """
 
     planned: messages.Planned
@@ -105,16 +105,16 @@ class Answered:
     changes: deque[bytes] = field(default_factory=deque, repr=False)  # see `Part`
 
     def parts(self) -> Iterator[Changes]:
-        """Yield the parts, once, each decoded and forgotten when it is asked for: by the thread that writes them."""
+        """Yield each part once. It is decoded only then, on the thread that writes it, and forgotten."""
         while self.changes:
             yield _changes.decode(self.changes.popleft())
 
 
 class WorkerLog:
-    """Logs what the worker writes to standard error, as Python or a library does when it ends the process.
+    """Logs the worker's standard error, for example the last words of Python or of a library before a crash.
 
-    It is escaped and bounded: a worker that was taken over could otherwise act on the operator's terminal, or forge log
-    lines.
+    The text is escaped and bounded: a worker under the control of a hostile file could otherwise send commands to the
+    operator's terminal or forge log lines.
     """
 
     MOST_LINES = 200
@@ -138,7 +138,7 @@ class WorkerLog:
 
 @dataclass(eq=False, slots=True)
 class _Work:
-    """The work of a lane: a job until it is ready for its lock, or from then until its answer."""
+    """One order in progress: a job until it is ready for its lock, or from then until its answer."""
 
     seconds: WorkerSeconds
     found: "asyncio.Future[messages.Planned | messages.Ready]" = field(
@@ -152,21 +152,21 @@ class _Work:
     size: int = 0  # of these, in bytes
 
     def take(self, part: messages.Part) -> None:
-        """Keep a part, if it is wanted and the change is not too large."""
+        """Keep a part, unless the caller is gone or the change is too large."""
         self.size += len(part.changes)
         self.changes.append(part.changes)
         if self.size > CHANGE_BYTES or not self.is_wanted:
             self.changes.clear()
 
     def end(self, found: messages.Planned | messages.Ready | Exception) -> None:
-        """Tell the caller, if it still waits: the process is done with it."""
+        """Give the result to the caller, if it still waits."""
         if self.limit is not None:
             self.limit.cancel()
         if self.size > CHANGE_BYTES:
             found = errors.Refused(TOO_LARGE)
         if isinstance(found, Exception):
             self.found.set_exception(found)
-            self.found.exception()  # nobody else may ask for it, and asyncio would complain of that
+            self.found.exception()  # mark it as retrieved: without a caller, asyncio would log it
         else:
             self.found.set_result(found)
 
@@ -177,17 +177,17 @@ class WorkerProcess:
     def __init__(
         self, process: Process, *, seconds: Mapping[type[Job], WorkerSeconds], unasked: Callable[[str], None]
     ) -> None:
-        """`unasked` is called when it ends without having been told to."""
+        """Follow a process. `unasked` is called if it ends without having been told to."""
         self._process = process
         self._seconds = seconds
         self._unasked: Callable[[str], None] | None = unasked
         self._why = ""  # it is ended
         self._work: dict[int, _Work] = {}  # by the numbers of jobs
-        # The process does one job of a kind at a time. It is sent the next one when it is done with the last.
+        # The process does one job of each kind at a time, and gets the next one afterwards.
         self._lanes = {kind: asyncio.Lock() for kind in seconds}
         self._serves = asyncio.Event()  # or has ended
         self._stop = asyncio.Event()
-        # None of this is part of the request that started the process.
+        # Its log lines do not belong to the request that started the process.
         self._context = log_context.unbound()
         self._life = self._task(self._live(), "worker")
 
@@ -199,7 +199,7 @@ class WorkerProcess:
         process = await asyncio.create_subprocess_exec(
             *command,
             env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
-            start_new_session=True,  # an interrupt at the terminal is the daemon's to handle
+            start_new_session=True,  # only the daemon handles an interrupt at the terminal
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -214,11 +214,11 @@ class WorkerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Return True if it takes no more jobs."""
+        """True if it takes no more jobs."""
         return self._stop.is_set()
 
     async def end(self) -> None:
-        """Close its input, which ends it; kill it when that does not help. No job that is under way is to blame."""
+        """End the process by closing its input, and kill it if it continues. Its jobs do not count as the cause."""
         self._unasked = None
         self._stop.set()
         await asyncio.shield(self._life)
@@ -233,13 +233,13 @@ class WorkerProcess:
         aside: frozenset[str] = frozenset(),
         careful: bool = False,
     ) -> Answered:
-        """Have a job planned, with its lock from when it is ready. When this returns, `held` releases it. `aside` and
-        `careful` are as in the envelope.
+        """Plan a job. It gets its lock when it is ready, and `held` releases the lock later. `aside` and `careful` are
+        as in the envelope.
 
         Raises GitFault, Refused, Transient as the worker says, WorkerGone, Overdue, Busy, and what the lock raises.
         """
         seconds, lane, tag = self._seconds[type(job)], self._lanes[type(job)], messages.tag_of(job)
-        # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes together with the answer.
+        # Not `wait_for`: before Python 3.12 it loses a cancellation that arrives together with the answer.
         try:
             async with asyncio.timeout(seconds.wait):
                 await self._serves.wait()
@@ -260,13 +260,13 @@ class WorkerProcess:
             assert not isinstance(planned, messages.Ready)
             return Answered(planned, locked_until, work.changes)
         except BaseException:
-            self._send(messages.Proceed(number, tag, is_wanted=False))  # if it is ready for its lock, or will be
+            self._send(messages.Proceed(number, tag, is_wanted=False))  # in case it waits for its lock, or will
             await held.aclose()
             raise
 
     async def _follow(self, order: messages.Order, job: Job, limit: float) -> _Work:
-        """Send an order of a job whose lane is held, and wait until it is done. The lane is free then, and not before,
-        even if the caller is gone.
+        """Send an order of a job whose lane is held, and wait until it is done. Only then the lane is released, even if
+        the caller is gone.
         """
         work = _Work(self._seconds[type(job)])
         work.found.add_done_callback(lambda _: self._lanes[type(job)].release())
@@ -286,7 +286,7 @@ class WorkerProcess:
     def _send(self, order: messages.Order) -> bool:
         """Send an order, unless the process has ended or is about to; return True if it is sent.
 
-        Nobody waits until it is read: there is at most one job of each kind.
+        It needs no wait for room in the pipe, because there is at most one job of each kind.
         """
         pipe = self._process.stdin
         assert pipe is not None
@@ -296,7 +296,7 @@ class WorkerProcess:
         return can_be_told
 
     def _take(self, reply: messages.Reply) -> None:
-        """Take an answer. Raises ValueError if it makes no sense."""
+        """Handle an answer. Raises ValueError if it makes no sense."""
         self._serves.set()
         work, answer = self._work.get(reply.number), reply.answer
         if work is None:
@@ -312,14 +312,14 @@ class WorkerProcess:
                 del self._work[reply.number]
 
     def _limit(self, work: _Work, seconds: float) -> None:
-        """Give the work so many seconds from now."""
+        """Set the limit of the work to so many seconds from now."""
         if work.limit is not None:
             work.limit.cancel()
         loop = asyncio.get_running_loop()
         work.limit = loop.call_later(seconds, self._give_up, work, seconds, context=self._context)
 
     def _give_up(self, work: _Work, seconds: float) -> None:
-        """End the process for what one job does, as far as anybody can tell: another one may hold the interpreter."""
+        """End the process because of this job, although another one may be the cause: it may hold the interpreter."""
         work.overdue = Overdue(seconds, work.blob)
         self._why = f"was ended, since {'a file' if work.blob else 'a job'} took longer than {seconds:g} seconds"
         self._stop.set()
@@ -328,7 +328,7 @@ class WorkerProcess:
         return asyncio.create_task(work, name=name, context=self._context)
 
     async def _live(self) -> None:
-        """Take its answers until it ends, says what is no answer, or is to end; then see that it ends."""
+        """Read answers until the process ends, sends an invalid one, or shall end; then make sure that it ends."""
         answers = self._task(self._read_answers(), "worker-answers")
         others = [self._task(self._read_log(), "worker-log"), self._task(self._process.wait(), "worker-exit")]
         stop = self._task(self._stop.wait(), "worker-stop")
@@ -339,7 +339,7 @@ class WorkerProcess:
         await asyncio.wait(every, timeout=STOP_SECONDS)
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        await asyncio.wait(every, timeout=STOP_SECONDS)  # what it started may keep its pipes open
+        await asyncio.wait(every, timeout=STOP_SECONDS)  # a process that it started may keep its pipes open
         for task in (*every, stop):
             task.cancel()
         self._over()
@@ -354,8 +354,8 @@ class WorkerProcess:
                     return
                 self._take(messages.reply(await output.readexactly(length)))
         except (EOFError, msgspec.DecodeError, ValueError):
-            return  # this is no answer, so nothing else that it says counts
-        except Exception:  # an answer that nests too deeply, for instance
+            return  # the rest cannot be read after an invalid answer
+        except Exception:  # for example an answer that nests too deeply
             log.exception("An answer of the worker met a fault that nobody foresaw.")
 
     async def _read_log(self) -> None:
@@ -366,7 +366,7 @@ class WorkerProcess:
         worker_log.feed(b"\n")
 
     def _over(self) -> None:
-        """Tell all who wait for it that it ended."""
+        """End all work with the error that the process ended."""
         self._stop.set()
         self._serves.set()
         code, is_to_blame = self._process.returncode, self._unasked is not None
@@ -380,7 +380,7 @@ class WorkerProcess:
 
 
 def _failure(failed: messages.Failed) -> errors.ReconcilerError:
-    """Raises ValueError for a state that there is not."""
+    """Return the error of a failed job. Raises ValueError for an unknown state."""
     if failed.trace is not None:
         log.error("The worker met a fault of its own.", extra={"fields": {"trace": failed.trace}})
     if failed.lasting:

@@ -1,8 +1,7 @@
 """The jobs of people: apply, delete, and redact.
 
-A redaction rewrites former versions. The present version of a resource is never redacted: the text would come back with
-the next commit. Where it has the text as a secret, the text is where it belongs. A dry run searches only what readers
-see.
+A redaction rewrites former versions. The present version of a resource is never redacted, because the next commit would
+bring the text back; if it has the text as a secret, that is correct. A dry run searches only what readers see.
 """
 
 import time
@@ -45,13 +44,13 @@ from reconciler.worker import contexts, messages
 from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Steps, Verb
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
-REQUEST_SECONDS = 20.0  # of processor time: ten thousand resources that are as they should be take one
+REQUEST_SECONDS = 20.0  # of processor time: ten thousand valid resources take one second
 BATCH = 100  # resources looked up before their bytes are counted
 
 
 def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[RequestPlanned]:
-    """Plan a request: 202 with one status per resource, 400 for a body that is not as documented, 409 or 412 when
-    nothing may be stored, 413 when it is too large or takes too long. Raises StoreFault.
+    """Plan a request: 202 with one status for each resource, 400 for a malformed body, 409 or 412 if nothing may be
+    stored, 413 if it is too large or takes too long. Raises StoreFault.
     """
     try:
         items = request_bodies.read_resources(
@@ -68,13 +67,13 @@ def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[Re
 def _plan(
     job: RequestJob, items: Sequence[Value], found: Sequence[Desired], view: PlanningView, *, emit: Emit
 ) -> RequestPlanned:
-    """Plan what was read, while the project is locked. `found` are the resources of an apply."""
+    """Plan the items of a request, while the project is locked. `found` are the resources of an apply."""
     time_left, context, is_dry = _TimeLeft(), job.context, job.options.dry_run
     is_apply = job.verb is Verb.APPLY
     with view.snapshot():
-        world = contexts.store_snapshot(context, view, check=time_left.check)
-        world = replace(world, hide_guesses=is_dry, suspended=view.suspended(context.at))
-        decided = _decide_apply(job, items, found, world) if is_apply else _decide_delete(job, items, world)
+        snapshot = contexts.store_snapshot(context, view, check=time_left.check)
+        snapshot = replace(snapshot, hide_guesses=is_dry, suspended=view.suspended(context.at))
+        decided = _decide_apply(job, items, found, snapshot) if is_apply else _decide_delete(job, items, snapshot)
         rows = ChangeRows(decided, view, origin=_origin(job))
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
         remasking = Remasking([rows], view, check=time_left.check)
@@ -86,9 +85,9 @@ def _plan(
         )
         for part in chain(parts, remasking.parts()) if changed else ():
             emit(part)
-        endpoints = delivery_changes.changed_endpoints([decided], world) if changed else ()
-        changed_flows = delivery_changes.find_flows([decided], world) if is_dry else ()
-        fields = field_changes.would_change(decided, world, seed=context.seed) if is_dry else {}
+        endpoints = delivery_changes.changed_endpoints([decided], snapshot) if changed else ()
+        changed_flows = delivery_changes.find_flows([decided], snapshot) if is_dry else ()
+        fields = field_changes.would_change(decided, snapshot, seed=context.seed) if is_dry else {}
     written = _written(parts)
     restated = _restated(bodies, parts)
     shown = bodies | restated | (changes.without_hashes(written, decided) if is_dry else written)
@@ -115,13 +114,15 @@ def _plan(
     )
 
 
-def _decide_apply(job: RequestJob, items: Sequence[Value], found: Sequence[Desired], world: StoreSnapshot) -> Decided:
-    """Decide about an apply. Raises RequestRefused where it is atomic and something of it is refused."""
-    stored = world.stored(one.key for one in found if one.key is not None)
-    conflicts = decisions.id_conflicts(found, stored, world)
+def _decide_apply(
+    job: RequestJob, items: Sequence[Value], found: Sequence[Desired], snapshot: StoreSnapshot
+) -> Decided:
+    """Decide about an apply. Raises RequestRefused if it is atomic and one of its resources is refused."""
+    stored = snapshot.stored(one.key for one in found if one.key is not None)
+    conflicts = decisions.id_conflicts(found, stored, snapshot)
     wanted = [one.refused(conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
     if job.options.strict_version:
-        wanted = _of_present_versions(wanted, items, stored, world)
+        wanted = _of_present_versions(wanted, items, stored, snapshot)
     batch = DocumentBatch(
         wanted,
         stored,
@@ -129,7 +130,7 @@ def _decide_apply(job: RequestJob, items: Sequence[Value], found: Sequence[Desir
         accept_invalid=job.options.accept_invalid,
         tell=lambda _, found: violations.lines(found, lambda _: ""),  # without places: the sender knows the pointers
     )
-    [decided] = decisions.decide([batch], world)
+    [decided] = decisions.decide([batch], snapshot)
     refusals = planner.refusals(decided.outcomes, actor=job.actor) if job.options.atomic else ()
     if refusals:
         codes = [OF_STATUS[outcome.status] for outcome in refusals]
@@ -137,14 +138,14 @@ def _decide_apply(job: RequestJob, items: Sequence[Value], found: Sequence[Desir
     return decided
 
 
-def _decide_delete(job: RequestJob, items: Sequence[Value], world: StoreSnapshot) -> Decided:
-    """Decide about a delete. Raises RequestRefused where a resource has none of the versions that are asked for."""
-    named = (resource.identify(item) for item in items)  # only kind and name are read, and judged
+def _decide_delete(job: RequestJob, items: Sequence[Value], snapshot: StoreSnapshot) -> Decided:
+    """Decide about a delete. Raises RequestRefused if a resource has none of the versions in `matching`."""
+    named = (resource.identify(item) for item in items)  # only kind and name are read
     wanted = [Desired(key=key, reason=reason) for key, reason in named]
-    stored = world.removable(one.key for one in wanted if one.key is not None)
-    references = world.references(stored, {})
-    outcomes = planner.plan_deletes(wanted, stored, references=references, actor=job.actor, suspended=world.suspended)
-    others = [] if job.options.matching is None else _of_other_versions(outcomes, job.options.matching, world)
+    stored = snapshot.removable(one.key for one in wanted if one.key is not None)
+    references, suspended = snapshot.references(stored, {}), snapshot.suspended
+    outcomes = planner.plan_deletes(wanted, stored, references=references, actor=job.actor, suspended=suspended)
+    others = [] if job.options.matching is None else _of_other_versions(outcomes, job.options.matching, snapshot)
     if others:
         raise RequestRefused(412, others)
     return Decided((), outcomes)
@@ -154,10 +155,10 @@ def _of_present_versions(
     wanted: Sequence[Desired],
     items: Sequence[Value],
     stored: Mapping[Key, StoredState],
-    world: StoreSnapshot,
+    snapshot: StoreSnapshot,
 ) -> list[Desired]:
-    """Return the wanted resources, with a conflict where a document was made from another version than the stored."""
-    hashes = _hashes([one.key for one in wanted if one.key is not None], world)
+    """Return the wanted resources, with a conflict for each document that was made from another version."""
+    hashes = _hashes([one.key for one in wanted if one.key is not None], snapshot)
     return [
         one if one.key is None else structs.replace(one, conflict=_conflict(one.key, item, stored, hashes))
         for one, item in zip(wanted, items, strict=True)
@@ -165,7 +166,7 @@ def _of_present_versions(
 
 
 def _conflict(key: Key, item: Value, stored: Mapping[Key, StoredState], hashes: Mapping[Key, str]) -> str | None:
-    """Why a document does not count as made from what is stored."""
+    """Return why a document was not made from the stored version; None if it was, or does not say."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     if not isinstance(metadata, dict):
         return None
@@ -183,40 +184,40 @@ def _conflict(key: Key, item: Value, stored: Mapping[Key, StoredState], hashes: 
     return f"{told}; get the resource and make the change again"
 
 
-def _hashes(keys: Iterable[Key], world: StoreSnapshot) -> dict[Key, str]:
-    """The hashes of the stored resources among these; one that is damaged has none."""
+def _hashes(keys: Iterable[Key], snapshot: StoreSnapshot) -> dict[Key, str]:
+    """Return the hashes of the stored resources among these; a damaged one has none."""
     found = {}
-    for key, document in world.view.documents(world.project, keys).items():
+    for key, document in snapshot.view.documents(snapshot.project, keys).items():
         with suppress(Damaged, LookupError):
             found[key] = str(values.value_at(masked_document(key, document), ("metadata", "hash")))
     return found
 
 
 class _TimeLeft:
-    """The processor time that reading a request may take, and planning it: requests share a lane, and each waits for
-    those before.
+    """The processor time that reading or planning a request may take: requests share a lane, and each waits for those
+    before it.
     """
 
     def __init__(self) -> None:
         self._end = time.thread_time() + REQUEST_SECONDS
 
     def check(self) -> None:
-        """Raises RequestRefused when it is used up."""
+        """Raise RequestRefused if the time is used up."""
         if time.thread_time() > self._end:
             told = f"The resources take more than {REQUEST_SECONDS:g} s to judge; send them in several requests."
             raise RequestRefused(413, (told,))
 
     def each(self, items: Iterable[Value]) -> Iterator[Value]:
-        """The items, as long as there is time."""
+        """Yield the items, and check the time before each."""
         for item in items:
             self.check()
             yield item
 
 
-def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], world: StoreSnapshot) -> list[str]:
-    """One line for each resource that would go and has none of these versions and hashes."""
+def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], snapshot: StoreSnapshot) -> list[str]:
+    """Return a line for each resource to delete that has none of these versions and hashes."""
     going = [one.stored for one in outcomes if one.change is Change.DELETE and one.stored is not None]
-    hashes = _hashes([stored.key for stored in going], world)
+    hashes = _hashes([stored.key for stored in going], snapshot)
     return [
         f"{stored.key.kind} {stored.key.name}: the present version is {stored.version}, which `If-Match` does not "
         "name; get the resource, and decide again"
@@ -231,7 +232,7 @@ def _origin(job: RequestJob) -> Origin:
 
 
 def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
-    """The resources that these rows store, as a reader will get them. A request never replaces a head alone."""
+    """Return the resources in these rows as a reader will get them. A request never moves a head without a version."""
     found = {}
     for part in parts:
         origins = {origin.id: origin for origin in part.origins}
@@ -243,13 +244,13 @@ def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
 
 
 def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:
-    """Return the resources that an answer shows and of which this request changes nothing but their status."""
+    """Return those resources of the answer of which the request changes only the status."""
     rows = {Key(row.kind, row.name): row.status for part in parts for row in part.head_statuses}
     return {key: rendering.restated(bodies[key], rows[key]) for key in rows.keys() & bodies.keys()}
 
 
 def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, project: str) -> dict[Key, bytes]:
-    """The stored resources that an answer shows: those that the request does not store anew."""
+    """Return those resources of the answer that the request leaves as they are stored."""
     shown = [
         outcome.key
         for outcome in outcomes
@@ -260,7 +261,7 @@ def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, project: 
     for start in range(0, len(shown), BATCH):
         found = view.bodies(project, shown[start : start + BATCH])
         size += sum(map(len, found.values()))
-        if size > ANSWER_BYTES and len(outcomes) > 1:  # one resource alone is always shown
+        if size > ANSWER_BYTES and len(outcomes) > 1:  # a single resource is always shown
             raise RequestRefused(
                 413, (f"The answer would hold more than {ANSWER_BYTES:,} bytes; name fewer resources.",)
             )
@@ -269,7 +270,7 @@ def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, project: 
 
 
 def _present(outcome: Outcome, items: Sequence[Value], bodies: dict[Key, bytes]) -> bytes:
-    """The resource of one status: as it is stored after the update, else what was sent, masked."""
+    """Return the resource of one status: as it is stored after the update, otherwise as it was sent, masked."""
     if outcome.key in bodies and outcome.status is not UpdateStatus.INVALID:
         return bodies[outcome.key]
     assert outcome.ordinal is not None
@@ -295,14 +296,14 @@ def _changed_fields(outcome: Outcome, found: Mapping[Key, BoundedFields]) -> dic
 
 
 def _line(outcome: Outcome) -> str:
-    """One line of `errors`: which resource, and why not."""
+    """Return a line of `errors`: the resource, its status, and the reason."""
     which = f"item {outcome.ordinal}" if outcome.key is None else f"{outcome.key.kind} {outcome.key.name}"
     why = _why(outcome) or (outcome.reason or outcome.status.value).replace("\n", "; ")
     return f"{which}: {outcome.status.value}: {why}"
 
 
 def _why(outcome: Outcome) -> str | None:
-    """Return why a status that has no `reason` refuses what was asked for."""
+    """Return why the resource is refused, for statuses without a `reason`."""
     if outcome.status is UpdateStatus.IN_USE:
         return outcome.used_by()
     if outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE:
@@ -340,12 +341,12 @@ def plan_redaction(job: RedactJob, view: PlanningView, *, emit: Emit) -> RedactP
 
 
 class _Redaction:
-    """One search for a text. Each step adds the rows that rewrite what has it, and yields their bytes."""
+    """A search for a text. Each step adds rows that replace it, and yields their size in bytes."""
 
     def __init__(self, job: RedactJob, view: PlanningView) -> None:
         self.project, self.key = job.context.project, Key(job.kind, job.name)
-        self.versions: list[int] = []  # in which a reader sees the text
-        self.places = 0  # the strings that have it
+        self.versions: list[int] = []  # versions in which a reader sees the text
+        self.places = 0  # strings with the text
         self._rewritten: set[int] = set()  # versions, also those that have it as a secret
         self._job = job
         self._view = view
@@ -371,7 +372,7 @@ class _Redaction:
             yield len(left.body) + len(left.secrets or b"")
 
     def _left(self, version: records.VersionRow, *, is_present: bool) -> rendering.RedactedVersion | None:
-        """Return what is to be left of a version; None when it stays as it is. Raises _Obstacle."""
+        """Return a version without the text; None if it does not have it. Raises _Obstacle."""
         text, context = self._job.text, self._job.context
         secrets = None if self._job.dry_run or is_present else version.secrets
         which = f"{version.key.kind} {version.key.name}"
@@ -390,7 +391,7 @@ class _Redaction:
         return left
 
     def _redact_status(self) -> Iterator[int]:
-        """Redact the status: what it lists as missing may quote an earlier version, or its type."""
+        """Redact the status: its list of what is missing may quote an earlier version or a type."""
         stored = self._view.documents(self.project, [self.key]).get(self.key)
         if stored is None:
             return
@@ -412,8 +413,8 @@ class _Redaction:
             yield len(text)
 
     def _end_routes(self) -> Iterator[int]:
-        """End the last good routes that a rewritten version is in force in. What their Configurations say of delivery
-        follows when the routes are compiled again.
+        """End the last good routes that use a rewritten version. The statuses of their Configurations follow when the
+        routes are compiled again.
         """
         for name, encoded in self._view.past_routes(self.project).items():
             before = past = msgspec.json.decode(encoded, type=Past)

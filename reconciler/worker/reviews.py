@@ -68,11 +68,11 @@ from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.trees import Allowance, FileLocations
 
-MOST_LINES = 20_000  # of a file; of a longer one places are those of the merge
+MOST_LINES = 20_000  # of a file; in a longer one, places are those of the merge
 
 
 class HeadLines:
-    """The lines of one merge in the head. Keeps those of the last file, since statuses come file by file."""
+    """Converts lines of a merge to lines of the head. It keeps the last file, since statuses come file by file."""
 
     def __init__(self, merged: Merged) -> None:
         self._merged, self._head = merged.merged, merged.head
@@ -85,7 +85,7 @@ class HeadLines:
         return msgspec.structs.replace(place, line=self._of(place.path).get(place.line, place.line))
 
     def reason(self, text: str, path: str) -> str:
-        """Return a reason with the places in the head that begin its lines."""
+        """Return a reason with the places at the beginning of its lines converted."""
         lines = self._of(path)
         return re.sub(
             rf"^({re.escape(path)}:)([0-9]+)(?=:)",
@@ -112,12 +112,12 @@ class HeadLines:
         return {} if max(text.count(b"\n") for text in texts) > MOST_LINES else merging.matching_lines(*texts)
 
 
-MOST_WALKED = 20_000  # resources in all; what is further away is not told
-MOST_AFFECTED = 1_000  # by one
+MOST_WALKED = 20_000  # resources in all; users that are further away are not reported
+MOST_AFFECTED = 1_000  # by one resource
 
 
 class Affected:
-    """The users of everything that is changed together; asked for inside the decision's snapshot of the store."""
+    """The users of all resources that are changed together. Use it inside the decision's snapshot of the store."""
 
     def __init__(self, decided: Sequence[Decided], snapshot: StoreSnapshot) -> None:
         written = {key: document for each in decided for key, document in each.written().items()}
@@ -130,7 +130,7 @@ class Affected:
             fresh = {user for users in named.values() for user in users} - self._users.keys()
 
     def by(self, outcome: Outcome) -> tuple[Key, ...]:
-        """Return what an outcome affects beside its own resource, in order."""
+        """Return the other resources that an outcome affects, in order."""
         if outcome.key is None or outcome.change in (Change.NONE, Change.REPLACE_HEAD):
             return ()
         found: set[Key] = set()
@@ -183,7 +183,7 @@ class ReadMerge:
 
     commit: CommitReading
     reading: TreeReading
-    world: StoreSnapshot
+    store: StoreSnapshot
     changed: Set[str]
     base: Mapping[Key, Desired]
     is_read: bool
@@ -208,12 +208,12 @@ class EntryWriter:
         are in force afterwards.
         """
         self._read, self._decision, self._lookup = read, decision, lookup
-        self._rules, self._world, self._terms = read.commit.rules, read.world, read.commit.terms
+        self._rules, self._store, self._mode = read.commit.rules, read.store, read.commit.mode
         self._affected, self._flows, self._restated, self._renderings = affected, tuple(flows), restated, renderings
         self._locations = FileLocations(read.reading.files, merged.merged, read.commit.allowance)
         self._lines = HeadLines(merged)
         self._owners = _owners(merged.base)
-        self._refused_before = _refused_before(read.world.view, read.commit.rules.name)
+        self._refused_before = _refused_before(read.store.view, read.commit.rules.name)
         self._reasons_before = _reasons_before(read, decision)
         # A secret is no guess where the caller has read it: in documents that the change does not touch, and the base.
         self._untouched = {one.key for one in _untouched(read.reading, read.changed)} if read.is_read else set()
@@ -225,20 +225,20 @@ class EntryWriter:
         if len(notes) > MOST_NOTES:
             notes = [*notes[: MOST_NOTES - 1], f"{len(notes) - MOST_NOTES + 1} more notes are left out."]
         outcomes = decision.decided.outcomes
-        if self._terms.live:  # most of what the repository owns was not read
+        if self._mode.live:  # most of what the repository owns was not read
             told = {
                 one.key
                 for one in outcomes
                 if one.status is not UpdateStatus.UNCHANGED and one.stored is not None
                 if one.stored.owner == rules.name
             }
-            owned = self._world.view.owned_count(rules.name, self._world.project)
+            owned = self._store.view.owned_count(rules.name, self._store.project)
             unchanged = owned - len(told) - len(decision.pruning.held)
         else:
             unchanged = sum(one.status is UpdateStatus.UNCHANGED for one in outcomes)
         return PlanEntry(
             name=rules.name,
-            project=self._world.project,
+            project=self._store.project,
             path=rules.path,
             statuses=plan.in_order(self._statuses()),
             unchanged=unchanged,
@@ -258,10 +258,10 @@ class EntryWriter:
         def place(key: Key, pointer: Pointer) -> PlanPlace | None:
             if (document := documents.get(key)) is not None:
                 return self._place_of(document, pointer)
-            return _stored_place(self._world.stored([key]).get(key))
+            return _stored_place(self._store.stored([key]).get(key))
 
         for one in self._renderings:
-            if not (self._terms.live and (one.old.raw or one.new.raw)):
+            if not (self._mode.live and (one.old.raw or one.new.raw)):
                 yield one.shown(place)
 
     def _statuses(self) -> Iterator[PlanStatus]:
@@ -281,11 +281,11 @@ class EntryWriter:
             yield status
 
     def _renames(self) -> dict[Key, str]:
-        """Return the other name of each resource that goes and comes again with an equal spec."""
+        """Return the other name of each resource that is deleted and created again with an equal spec."""
         gone = [
             one.key for one in self._decision.decided.outcomes if one.change is Change.DELETE and one.key is not None
         ]
-        pairs = heads.renamed_resources(self._decision.decided, gone, self._world)
+        pairs = heads.renamed_resources(self._decision.decided, gone, self._store)
         return {key: new.name for key, new in pairs.items()} | {new: key.name for key, new in pairs.items()}
 
     def _status(self, outcome: Outcome, *, renamed: str | None, most: int, held: bool) -> PlanStatus:
@@ -335,9 +335,9 @@ class EntryWriter:
         return self._lines.place(PlanPlace(path=document.place.path, line=position.line, column=position.column))
 
     def _is_existing(self, outcome: Outcome, at: PlanPlace | None, *, held: bool) -> bool:
-        """It was so before, in a file that the change does not touch."""
+        """Return True if the status was the same before, in a file that the change does not touch."""
         if outcome.ordinal is None:
-            assert outcome.key is not None  # what goes is stored
+            assert outcome.key is not None  # a resource to delete is stored
             return HeldRow(self._rules.name, *outcome.key, "held" if held else "in-use") in self._decision.stayed
         if at is None or at.path in self._read.changed:
             return False
@@ -346,13 +346,13 @@ class EntryWriter:
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
     def _fields(self, outcome: Outcome, renamed: str | None) -> Iterator[PlanField]:
-        """Yield the fields that differ from the stored version, or all of a resource that comes or goes. One that is
-        `renamed` is compared with that of the other name. Raises Damaged.
+        """Yield the fields that differ from the stored version, or all fields of a resource that is created or deleted.
+        A `renamed` one is compared with that of the other name. Raises Damaged.
         """
         if outcome.key is None:
             return
         key = outcome.key if renamed is None else Key(outcome.key.kind, renamed)
-        before = self._world.view.documents(self._world.project, [key]).get(key)
+        before = self._store.view.documents(self._store.project, [key]).get(key)
         old = None if before is None else field_changes.stored_state(key, before)
         if outcome.change is Change.DELETE:
             yield from plan_fields.find_fields(old, None, lookup=self._lookup)
@@ -360,11 +360,11 @@ class EntryWriter:
             return
         document = self._decision.decided.documents[outcome.ordinal]
         if not document.owned:
-            return  # nobody can say which of its values are secrets
+            return  # it is unknown which of its values are secrets
         new = document.document()
         fit = self._decision.decided.fits.get(outcome.key) or type_checks.fit(new, self._lookup)
         found = dict(fit.secrets)
-        if old is not None and self._terms.live and (renamed or outcome.key not in self._untouched):
+        if old is not None and self._mode.live and (renamed or outcome.key not in self._untouched):
             other = _hidden(found, self._read.base.get(key) if self._read.is_read else None)
             new, found = values.replaced(new, other), found | other
         yield from plan_fields.find_fields(
@@ -372,11 +372,11 @@ class EntryWriter:
         )
 
     def _unresolved(self, outcome: Outcome) -> tuple[NamedResource, ...]:
-        """Return the references of what is stored anew that lead to what is only assumed to be there."""
-        if outcome.change not in WRITING or outcome.ordinal is None or not self._terms.assumed:
+        """Return the references of a written resource to resources that are only assumed to exist."""
+        if outcome.change not in WRITING or outcome.ordinal is None or not self._mode.assumed:
             return ()
         document = self._decision.decided.documents[outcome.ordinal]
-        if self._terms.assumed.isdisjoint(document.references):
+        if self._mode.assumed.isdisjoint(document.references):
             return ()
         # The value of a parameter is not repeated: it may be a secret.
         return tuple(
@@ -386,11 +386,11 @@ class EntryWriter:
                 at=self._place_of(document, one.pointer),
             )
             for one in components.references(document.document())
-            if one.key in self._terms.assumed
+            if one.key in self._mode.assumed
         )
 
     def _notes(self) -> Iterator[str]:
-        """Yield what a reader should know beside the statuses."""
+        """Yield notes for the reader that belong to no status."""
         decision = self._decision
         told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.passed))
         yield from filter(None, told)
@@ -400,7 +400,7 @@ class EntryWriter:
         for row in self._restated:
             lines = rendering.incomplete(row.status)
             if lines:
-                # Its status says why already.
+                # The reason is already in its status.
                 why = "" if Key(row.kind, row.name) in invalid else f": {lines[0]}"
                 yield f"{row.kind} {row.name} becomes incomplete{why}."
 
@@ -444,7 +444,7 @@ def plan_review(job: ReviewJob, view: PlanningView, *, allowance: Allowance) -> 
         except merging.Unrelated:
             return ReviewPlanned()
         with view.snapshot() as revision:
-            read = _read(job.commit, merged, view, allowance=allowance, terms=RECONCILE, followed=job.followed)
+            read = _read(job.commit, merged, view, allowance=allowance, mode=RECONCILE, followed=job.followed)
             [entry] = _entries([read], merged)
         return ReviewPlanned(
             revision=revision,
@@ -456,33 +456,33 @@ def plan_review(job: ReviewJob, view: PlanningView, *, allowance: Allowance) -> 
 
 
 def review_together(
-    jobs: Sequence[CommitJob], merged: Merged, view: PlanningView, *, terms: Sequence[PlanMode]
+    jobs: Sequence[CommitJob], merged: Merged, view: PlanningView, *, modes: Sequence[PlanMode]
 ) -> tuple[PlanEntry, ...]:
-    """The entries of all repositories that fill one project, once the merge is applied to each; against a store that
-    was made for this. Raises GitFault, StoreFault.
+    """Return the entries of all repositories of one project, with the merge applied to each, against a store that was
+    made for this. Raises GitFault, StoreFault.
     """
     with view.snapshot():
         found = [
-            _read(job, merged, view, allowance=Allowance(), terms=mode) for job, mode in zip(jobs, terms, strict=True)
+            _read(job, merged, view, allowance=Allowance(), mode=mode) for job, mode in zip(jobs, modes, strict=True)
         ]
         return tuple(_entries(found, merged))
 
 
 def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     """Yield the entries of repositories that are applied as one change."""
-    world = found[0].world
-    judged = commits.decide([one.commit for one in found], [one.reading for one in found], world)
+    store = found[0].store
+    judged = commits.decide([one.commit for one in found], [one.reading for one in found], store)
     applied = [decision.decided for decision in judged if not decision.refused]
     every = [decision.decided for decision in judged]
     written = {key: document for one in every for key, document in one.written(components.TYPES).items()}
-    affected, lookup = Affected(every, world), TypeLookup(world.view, project=world.project, coming=written)
-    flows = delivery_changes.find_flows(applied, world)
-    rendered = find_renderings(applied, affected, world)
+    affected, lookup = Affected(every, store), TypeLookup(store.view, project=store.project, coming=written)
+    flows = delivery_changes.find_flows(applied, store)
+    rendered = find_renderings(applied, affected, store)
     restated = [row for decision in judged for row in decision.decided.standing.rows]
     keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
 
     def holder(key: Key) -> int:
-        """Return which entry a resource is told with: the one that holds it."""
+        """Return the number of the entry that reports a resource: the one that holds it."""
         return next((number for number, held in enumerate(keys) if key in held), 0)
 
     for number, (one, decision) in enumerate(zip(found, judged, strict=True)):
@@ -505,7 +505,7 @@ def _read(
     view: PlanningView,
     *,
     allowance: Allowance,
-    terms: PlanMode,
+    mode: PlanMode,
     followed: bool = False,
 ) -> ReadMerge:
     """Read the merge, and the base in files that differ; `followed` as in ReviewJob. Raises GitFault, StoreFault."""
@@ -514,21 +514,21 @@ def _read(
     # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
     # head.
     job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
-    commit = CommitReading(job, merged.merged, view, allowance=allowance, terms=terms)
+    commit = CommitReading(job, merged.merged, view, allowance=allowance, mode=mode)
     differing = tuple(merged.changes(job.rules.path))
     base: dict[Key, Desired] = {}
     for change in differing:
         base |= _documents(merged.base, change, allowance=allowance, rules=commit.documents)
-    allowance.at("")  # what follows goes through the whole tree, which is no file's doing
-    # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
+    allowance.at("")  # the walk of the tree is not the work of one file
+    # Files that are stored already are read too: otherwise the time would reveal a right guess of a secret.
     reading = commit.read(also=differing)
-    changed, world = frozenset(change.path for change in differing), commit.world()
-    if terms.live:
-        # The digests of the values that a reader of the base knows.
+    changed, store = frozenset(change.path for change in differing), commit.store_snapshot()
+    if mode.live:
+        # The digests of the documents that a reader of the base knows.
         shown = [*base.values(), *_untouched(reading, changed)] if is_read else []
         known = {one.key: one.digest for one in shown if one.key is not None and one.owned}
-        world = replace(world, hide_guesses=True, known=known)
-    return ReadMerge(commit, reading, world, changed, base, is_read)
+        store = replace(store, hide_guesses=True, known=known)
+    return ReadMerge(commit, reading, store, changed, base, is_read)
 
 
 def _untouched(reading: TreeReading, changed: Set[str]) -> Iterator[Desired]:
@@ -539,19 +539,19 @@ def _untouched(reading: TreeReading, changed: Set[str]) -> Iterator[Desired]:
 
 
 def _reasons_before(read: ReadMerge, decision: HeadDecision) -> dict[Key, Set[str]]:
-    """Judge the base's documents in files that change, as far as the head's are invalid: what was wrong already?"""
+    """Return the reasons why documents of changed files were invalid in the base, for those that are invalid now."""
     invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
     documents = [one for key, one in sorted(read.base.items()) if key in invalid]
     if not documents:
         return {}
     batch = DocumentBatch(
         documents,
-        read.world.stored(one.key for one in documents if one.key is not None),
+        read.store.stored(one.key for one in documents if one.key is not None),
         actor=principals.repository_actor(read.commit.rules.name),
         accept_invalid=read.commit.rules.accept_invalid,
         tell=lambda _, told: violations.lines(told, lambda _: ""),
     )
-    [judged] = decisions.decide([batch], read.world)
+    [judged] = decisions.decide([batch], read.store)
     return {
         one.key: {unplaced(line) for line in one.reason.split("\n")}
         for one in judged.outcomes
@@ -560,7 +560,7 @@ def _reasons_before(read: ReadMerge, decision: HeadDecision) -> dict[Key, Set[st
 
 
 def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rules: DocumentRules) -> dict[Key, Desired]:
-    """Read the documents of a file of the base, as far as it can be read."""
+    """Read the documents of a file of the base; none if it cannot be read."""
     if change.old_blob is None or documents.syntax_of(change.path) is None:
         return {}
     with suppress(Refused):
@@ -570,13 +570,13 @@ def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rule
 
 
 def _refused_before(view: PlanningView, repository: str) -> frozenset[tuple[str, str | None, str | None]]:
-    """Path, kind and name of each document of the applied head that is not stored as it wants it."""
+    """Return path, kind and name of each document of the applied head that is not stored as the head wants."""
     rows = view.wanted_in(repository, view.unconverged(repository))
     return frozenset((row.path, row.kind, row.name) for row in rows if row.unconverged is not None)
 
 
 def _owners(base: Snapshot) -> CodeOwners:
-    """Read the owners of files in the base: a head must not choose who reviews it."""
+    """Read the owners of files from the base, because a head must not choose its reviewers."""
     for path in code_owners.PLACES:
         blob = base.blob(path)
         if blob is not None and base.size(blob) <= OWNERS_BYTES:

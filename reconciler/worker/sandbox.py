@@ -1,4 +1,4 @@
-"""The worker's sandbox: what the process gives up before it parses what strangers wrote.
+"""The worker's sandbox: the rights that the process gives up before it parses text from strangers.
 
 Resource limits are set everywhere. Landlock and seccomp are used where the kernel has them; a missing one is skipped
 and reported (`Protections`). The process, its threads and libraries cannot undo any of it.
@@ -35,9 +35,9 @@ import reconciler
 
 
 class Granted(NamedTuple):
-    """Files and folders that the process may open besides what Python needs; folders with all that is in them.
+    """Files and folders that the process may open besides those that Python needs; folders with their content.
 
-    Rules are of the files that there are, not of names: what is made later must be inside a folder that is granted.
+    Rules hold for existing files, not for names: a file that is made later must be inside a granted folder.
     """
 
     readable: tuple[str, ...] = ()
@@ -45,8 +45,8 @@ class Granted(NamedTuple):
 
 
 class Protections(msgspec.Struct, frozen=True):
-    """The protections that are active. `landlock` is the version of its rules, 0 for none; `missing` says of each that
-    is not active why, as the part of a sentence.
+    """The protections that are active. `landlock` is the version of its rules, 0 for none; `missing` says why the
+    others are not active, each as a part of a sentence.
     """
 
     landlock: int
@@ -62,9 +62,9 @@ def enter(
 ) -> Protections:
     """Confine this process, which has one thread, for the rest of its life.
 
-    Without `granted` it may open whatever its user may. A lower version of `landlock` is as an older kernel, and
-    another `machine` as one whose system calls are not known. Raises OSError where a limit that every kernel has cannot
-    be set.
+    Without `granted` it may open every file that its user may. A lower `landlock` version simulates an older kernel,
+    and another `machine` one whose system calls are unknown. Raises OSError if a limit that every kernel has cannot be
+    set.
     """
     _limit_resources()
     _go_first_when_memory_is_short()
@@ -79,16 +79,16 @@ PROBE_SECONDS = 10.0
 
 
 def probe() -> Protections:
-    """The protections that a worker has that is started from here, by a process that ends at once.
+    """Return the protections that a worker gets on this machine, by starting a process that ends at once.
 
-    Raises OSError, subprocess.SubprocessError, msgspec.DecodeError where that fails.
+    Raises OSError, subprocess.SubprocessError, msgspec.DecodeError if that fails.
     """
     told = subprocess.run(PROBE, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=True)
     return msgspec.json.decode(told.stdout, type=Protections)
 
 
 def tell_protections() -> None:
-    """Enter the sandbox, and write to standard output which protections it has, as JSON: see `probe`."""
+    """Enter the sandbox, and write its protections to standard output as JSON, for `probe`."""
     os.write(1, msgspec.json.encode(enter(Granted())))
 
 
@@ -113,7 +113,7 @@ def _limit_resources() -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_AS, ADDRESS_SPACE_BYTES)
     _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
-    # No file grows: the store is read, and Python ignores the signal, so that a write raises EFBIG.
+    # No file can grow, since the store is only read. Python ignores the signal, so a write raises EFBIG.
     _limit(resource.RLIMIT_FSIZE, 0)
     # Ends with the daemon, even while a library holds the interpreter and the end of the input is not seen.
     _control(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -121,7 +121,7 @@ def _limit_resources() -> None:
 
 
 def start_no_more() -> None:
-    """Once all threads are there: no thread or process is started from here on. Root is not held to it."""
+    """Forbid new threads and processes; call it when all threads run. The limit does not bind root."""
     _limit(resource.RLIMIT_NPROC, 0)
 
 
@@ -132,7 +132,7 @@ def _limit(what: int, most: int) -> None:
 
 
 def _go_first_when_memory_is_short() -> None:
-    """Everybody may raise their own; where /proc is not there, the kernel chooses by size alone."""
+    """Have the kernel end this process first: every process may raise its score. Without /proc, only size counts."""
     path = Path("/proc/self/oom_score_adj")
     try:
         path.write_text(str(min(MOST_OOM_ADJUSTMENT, int(path.read_text()) + OOM_ADJUSTMENT)))
@@ -174,19 +174,19 @@ NOBODY_ASKED = "landlock was not asked for"
 
 
 def handled_rights(version: int) -> tuple[int, int, int]:
-    """All that a version of landlock can forbid, as bits: rights on files, rights on TCP, scopes."""
+    """Return everything that a version of landlock can forbid, as bits: rights on files, rights on TCP, scopes."""
     files, tcp, scopes = _HANDLED_BITS[version]
     return (1 << files) - 1, (1 << tcp) - 1, (1 << scopes) - 1
 
 
 def _restrict_access(granted: Granted | None, *, newest: int) -> tuple[int, str]:
-    """The version of the rules that are in force, 0 for none, and why there are none. Raises OSError."""
+    """Restrict access. Return the version of the active rules, 0 for none, and why there are none. Raises OSError."""
     version = min(newest, _library.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION))
     if version < 1:
         number = ctypes.get_errno()
         return 0, NO_LANDLOCK.get(number, os.strerror(number)) if newest else NOBODY_ASKED
     files, tcp, scopes = handled_rights(version)
-    # Older kernels take the longer structure as well, as long as what they do not know is 0.
+    # Older kernels accept the longer structure too, if the fields that they do not know are 0.
     asked = struct.pack("=QQQ", 0 if granted is None else files, tcp, scopes)
     if not any(asked):
         return 0, NOBODY_ASKED
@@ -225,8 +225,8 @@ _LIBRARY_FOLDER = re.compile(r" (/.*)/[^/\n]*\.so[^/\n]*$", re.MULTILINE)
 
 
 def _needed_by_python() -> Iterator[str]:
-    """Folders of modules, which may be imported late, and of the shared libraries that are loaded and those beside
-    them; the zone of times, and randomness for SQLite.
+    """Return the folders of modules, which may be imported late, and of loaded shared libraries, the file of the time
+    zone, and the source of randomness for SQLite.
     """
     yield from map(os.path.abspath, sys.path)
     yield from reconciler.__path__
@@ -268,7 +268,7 @@ Instruction = tuple[int, int, int, int]
 
 
 def filter_program(machine: str, process: int) -> list[Instruction] | None:
-    """The filter for a machine, by its name (uname(2)), and the process that it is for; None for another machine."""
+    """Return the filter for a machine, by its name (uname(2)), and for one process; None for an unknown machine."""
     if machine not in _AUDIT_ARCHES:
         return None
     column = list(_AUDIT_ARCHES).index(machine)
@@ -302,7 +302,7 @@ def _when(condition: int, value: int, *then: Instruction) -> Sequence[Instructio
 
 
 def _filter_calls(machine: str) -> str:
-    """Why there is no filter; '' when it is in force. Raises OSError."""
+    """Install the filter. Return why there is none; '' if it is active. Raises OSError."""
     program = filter_program(machine, os.getpid())
     if program is None:
         return f"no filter of system calls is known for a machine of the sort {machine}"

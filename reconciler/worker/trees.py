@@ -1,8 +1,8 @@
 """The files of a commit: which ones are read, the limits on reading them, and their documents.
 
-A full read takes every considered file. Otherwise a read takes files that changed, files with documents that are not
-stored as Git wants, and files that share a resource with one of these before or after. So it sees duplicates and moves,
-and its cost depends on the size of the change, not of the repository.
+A full read takes every considered file. A partial read takes files that changed, files with documents that are not
+stored as Git wants, and files that share a resource with one of these, before or after the change. So it sees
+duplicates and moves, and its cost depends on the size of the change, not of the repository.
 """
 
 import time
@@ -40,7 +40,7 @@ class CommitLimits:
     """The limits on reading one commit, far above what people write by hand."""
 
     files: int = 250_000  # that count as documents
-    bytes: int = 1024 * MEBIBYTE  # of them together; content that stands under many paths counts each time
+    bytes: int = 1024 * MEBIBYTE  # of them together; content under several paths counts several times
     documents: int = 500_000
     patterns: int = 10_000  # of all ignore files together
     seconds: float = 300.0  # of the thread's processor time, so that a busy machine refuses nothing
@@ -133,8 +133,8 @@ class FileScope:
     project: str
     documents: DocumentRules
     allowance: Allowance
-    only: Set[str] | None = None  # the files that are looked at; None for all
-    also: tuple[TreeChange, ...] = ()  # files that are read although they are what they were
+    only: Set[str] | None = None  # the files that are considered; None for all
+    also: tuple[TreeChange, ...] = ()  # files that are read although they did not change
     known: Mapping[str, FileReading] = field(default_factory=dict)  # files of this commit that were read before
 
     @cached_property
@@ -146,7 +146,7 @@ class FileScope:
 def read_ignore_files(
     found: Mapping[str, str], snapshot: Snapshot, *, scope: FileScope
 ) -> tuple[file_selection.IgnoreRules, dict[str, FileReading]]:
-    """The rules of these ignore files, by path and blob, and the files as they were read."""
+    """Return the rules of ignore files, given as paths with blobs, and the files as they were read."""
     texts: dict[str, str] = {}
     files: dict[str, FileReading] = {}
     for path, blob in found.items():
@@ -168,7 +168,7 @@ def _unusable(path: str, blob: str, why: str) -> FileReading:
 
 
 def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: DocumentRules, allowance: Allowance) -> FileReading:
-    """One file, bounded."""
+    """Read a file within limits."""
     if file.mode in LINKS:
         return FileReading(file.path, file.blob, vacant=LINKS[file.mode])
     try:
@@ -209,7 +209,7 @@ def read_documents(
 
 
 def read_size(blob: str, snapshot: Snapshot) -> int:
-    """Return the bytes that reading a file takes: none, if it is too large to be read."""
+    """Return the number of bytes to read of a file: 0 if it is too large, since then it is not read."""
     size = snapshot.size(blob)
     return size if size <= positions.FILE_LIMITS.bytes else 0
 
@@ -238,7 +238,7 @@ def _read(file: TreeFile, snapshot: Snapshot, *, scope: FileScope) -> FileReadin
 def considered(snapshot: Snapshot, *, scope: FileScope) -> tuple[list[TreeFile], dict[str, FileReading]]:
     """Return the files of a full read, and the ignore files, by path. Raises GitFault."""
     present = list(snapshot.files(scope.rules.path))
-    # Where nothing counts anyway, rules that cannot be used must not keep what counts elsewhere from going.
+    # An unusable ignore file in an excluded folder must not hold deletions elsewhere.
     holding = [
         file
         for file in present
@@ -297,19 +297,19 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
     if _unusable_paths(ignore_files):
         return None
     present = {change.path: change.new for change in changed if _matters(change.new or change, ignore, scope)}
-    # What the index knows and does not matter any more, a link for instance: it is not there as what it was.
+    # Files in the index that do not matter any more, such as a file that became a link, count as deleted.
     known = view.blobs(scope.rules.name, [change.path for change in changed if change.path not in present])
     present |= dict.fromkeys(known)
-    # What is not stored as Git wants it is judged again in every run: the store may let it in by now, and each run
-    # tells all that is wrong with its head.
+    # Documents that are not stored as Git wants are judged again in every run: the store may accept them by now, and a
+    # run reports every error of its head.
     present |= _unchanged(view, waiting - {change.path for change in changed}, scope=scope)
     files: dict[str, FileReading] = {}
     while present:
         files |= {path: FileReading(path, None) for path, file in present.items() if file is None}
         there = [file for _, file in sorted(present.items()) if file is not None]
         files |= {found.path: found for found in (_read(file, snapshot, scope=scope) for file in there)}
-        # A file that shares a resource with what was read must be judged too, or one whose components have a type that
-        # was read, and so on until nothing is shared.
+        # Files that share a resource with the files that were read must be judged too, and files with components of a
+        # type that was read, and so on until nothing is shared.
         keys = _keys(present, files, view, scope)
         types = [key for key in keys if key.kind in components.TYPES]
         users = {user for those in view.referrers(scope.project, types).values() for user in those}
@@ -327,10 +327,10 @@ def _matters(file: TreeFile | TreeChange, ignore: file_selection.IgnoreRules, sc
     if _is_ignore_file(file.path):
         return False  # it holds rules
     globs = scope.globs
-    # What a link stood for may have been included although the link is not: `teams/*` is no pattern of `teams`.
+    # A link may replace a folder with included files although it is not included: `teams/*` does not match `teams`.
     is_link = isinstance(file, TreeFile) and file.mode in LINKS
-    stands_in = is_link and not ignore.ignored(file.path) and not globs.excluded(file.path)
-    return stands_in or file_selection.is_considered(file.path, ignore, globs)
+    may_replace = is_link and not ignore.ignored(file.path) and not globs.excluded(file.path)
+    return may_replace or file_selection.is_considered(file.path, ignore, globs)
 
 
 def _vacant_since(files: Mapping[str, FileReading], view: PlanningView, *, scope: FileScope) -> dict[str, FileReading]:
@@ -386,17 +386,17 @@ def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repo
 
 
 def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningView, scope: FileScope) -> set[Key]:
-    """Return the keys that these files defined at the last applied head, and define now."""
+    """Return the keys that these files define now or defined at the last applied head."""
     before = view.wanted_in(scope.rules.name, sorted(paths))
     keys = {row.key for row in before if row.key is not None}
     return keys | {found.key for path in paths for found in files[path].documents if found.key is not None}
 
 
 class FileLocations:
-    """The positions of parts of documents in the files that were read, long after that.
+    """The positions of parts of documents, found after the files were read.
 
-    Positions cost a second parse, so they are looked up only for files with something to tell. The last file is kept,
-    since documents come file by file.
+    Positions cost a second parse, so only files with messages are parsed again. The last file is kept, since documents
+    come file by file.
     """
 
     def __init__(self, files: Iterable[FileReading], snapshot: Snapshot, allowance: Allowance) -> None:
@@ -408,7 +408,7 @@ class FileLocations:
 
     @cached_property
     def _blobs(self) -> dict[str, str]:
-        # Of most commits there is nothing to tell.
+        # Lazy, because most commits have no messages.
         return {file.path: file.blob for file in self._files if file.blob is not None}
 
     def of(self, document: Desired) -> Locations | None:
@@ -424,9 +424,9 @@ class FileLocations:
         return self._locations
 
     def tell(self, document: Desired, found: Sequence[Violation]) -> str:
-        """Tell violations as lines with their places, in the order in which a reader of the file meets them.
+        """Return violations as lines with their places, in the order of the file.
 
-        Raises GitFault, Exhausted: many documents, each with many violations, take longer to tell than to read.
+        Raises GitFault, and Exhausted, because many violations in many documents take longer to report than to read.
         """
         self._allowance.time()
         locations = self.of(document)

@@ -165,13 +165,13 @@ BODIES: Mapping[str, object] = {
     "setNotificationStatus": {"userStatus": "dismissed"},
     "testAlerts": {"target": "operators"},
 }
-"""What would do something if it were let through."""
+"""Bodies of requests that would change something if they were allowed."""
 
 HARMLESS: Mapping[str, object] = {
     "changeMyPassword": {"password": callers.PASSWORD, "newPassword": "short"},
     "createApiKey": {"name": "", "role": "admin"},
 }
-"""What passes every judgement and is refused then, for being wrong; other writes get a query that they do not know."""
+"""Bodies that pass every permission and are refused as invalid; other writes get an unknown query parameter."""
 
 
 NEVER_TWICE = frozenset({"readMetrics"})

@@ -43,7 +43,7 @@ class Fault(Enum):
 
 @dataclass
 class Endpoint:
-    """What came: `delivered` counts the numbers of records that were answered with 200.
+    """Received requests: `delivered` counts the numbers of records that were answered with 200.
 
     `says` is the status and body of every answer, where there is one.
     """
@@ -65,7 +65,7 @@ class Endpoint:
                 return
 
     async def _answered(self, body: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection goes on."""
+        """Return True if the connection stays open."""
         fault = self._fault()
         refusal = self._refusal(body, fault)
         if refusal is not None:

@@ -32,7 +32,7 @@ def write(path: Path, text: str | bytes = "value") -> Path:
 
 
 def with_permissions(code: str, *arguments: str | Path) -> str:
-    """What a program writes whom permissions stop, unlike root."""
+    """Run a program that permissions restrict, unlike root, and return its output."""
     without = "-dac_override,-dac_read_search"
     prefix = [needs.require("setpriv"), f"--bounding-set={without}"] if os.geteuid() == 0 else []
     command = [*prefix, sys.executable, "-c", code, *map(str, arguments)]

@@ -75,7 +75,7 @@ class Line:
         return dict(answer.body["delivery"]) if answer.status == 200 else None
 
     def becomes(self, holds: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
-        """What is shown, once something holds of it."""
+        """Wait until a condition holds for the shown delivery, and return it."""
 
         def look() -> dict[str, Any] | None:
             found = self.shown()

@@ -8,7 +8,7 @@ PROJECT = "default"
 
 
 def place(daemon: Daemon, name: str) -> Path:
-    """Where a file of this name is."""
+    """Return the path of a file of this name."""
     return daemon.state / "secrets" / PROJECT / name
 
 

@@ -67,7 +67,7 @@ async def listening(
 
 
 def length(head: bytes) -> int:
-    """What `Content-Length` says."""
+    """Return the value of `Content-Length`."""
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length":

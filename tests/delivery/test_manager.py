@@ -1,4 +1,4 @@
-"""What delivery does with requests and queues while it learns what a project routes, and while a disk fails."""
+"""Requests and queues while delivery learns the routes of a project, and while a disk fails."""
 
 import asyncio
 import errno

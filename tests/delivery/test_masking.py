@@ -1,4 +1,4 @@
-"""What a stranger repeats of secrets is masked: in each form that an encoder gives it, in part, and where it is cut."""
+"""Secrets that a stranger repeats are masked: in every encoding, in part, and where they are cut."""
 
 import base64
 import html

@@ -1,4 +1,4 @@
-"""Where the service may connect to: own listeners, the operator's networks, and what no settings change."""
+"""Addresses to which the service may connect: own listeners, the operator's networks, and fixed rules."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What is left on disk: a queue of which nobody can read whose it is, and what comes of queues while the disk hangs."""
+"""Queues left on disk: one with an unreadable owner, and queues while the disk hangs."""
 
 import asyncio
 from pathlib import Path

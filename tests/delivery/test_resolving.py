@@ -1,4 +1,4 @@
-"""What a text with references stands for when it is used, and what is said when that is nothing."""
+"""The values of texts with references, and the errors for references that lead to nothing."""
 
 import os
 from pathlib import Path

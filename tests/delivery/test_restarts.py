@@ -1,4 +1,4 @@
-"""What is queued outlives the daemon, and so does what was queued for a destination that is gone."""
+"""Queued records outlive the daemon, even those for a destination that is gone."""
 
 from pathlib import Path
 from typing import Any

@@ -21,7 +21,7 @@ def read(folder: Path, name: str, *, project: str = PROJECT, flat: bool = False)
 
 
 def refused(folder: Path, name: str, *, flat: bool = False) -> bool:
-    """Whether it is not read, and what is said of it tells nothing."""
+    """Return True if the file is not read and the error reveals nothing."""
     with pytest.raises(UnusableSecretFile) as told:
         read(folder, name, flat=flat)
     return str(told.value) == ""

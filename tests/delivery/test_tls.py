@@ -1,4 +1,4 @@
-"""What requests are made with: TLS and secrets, whose files come, change and go under a daemon that runs, and hosts.
+"""TLS and secrets of requests, whose files come, change and go while the daemon runs; and hosts.
 
 What fails here for a file waits for its next attempt, so all of it fails first, then all files are renewed, and each
 test sees to its own. The daemon logs at its finest level; at its end the log is searched for every secret in use here.
@@ -65,7 +65,7 @@ def stranger(files: Path) -> Authority:
 
 @pytest.fixture(scope="module")
 def demanding(authority: Authority) -> ssl.SSLContext:
-    """What an endpoint has that takes nobody without a certificate of the authority."""
+    """Return the TLS context of an endpoint that requires a client certificate of the authority."""
     context = authority.issue().context()
     context.load_verify_locations(authority.bundle)
     context.verify_mode = ssl.CERT_REQUIRED

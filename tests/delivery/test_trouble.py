@@ -146,7 +146,7 @@ def is_waiting(line: Line) -> None:
 
 
 def folder(line: Line) -> Path:
-    """Where a destination's queue is."""
+    """Return the folder of a destination's queue."""
     (found,) = (
         file for file in line.daemon.state.glob("queues/*/*/queue.json") if f'"{line.name}"' in file.read_text()
     )

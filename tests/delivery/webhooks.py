@@ -39,7 +39,7 @@ def request(bodies: Sequence[Mapping[str, object]]) -> bytes:
 
 
 def shown(daemon: Daemon) -> dict[str, Any] | None:
-    """What the service says of the delivery; None while it reads its routes."""
+    """Return the delivery as the service shows it; None while it reads its routes."""
     answer = daemon.get(PATH)
     return dict(answer.body["delivery"]) if answer.status == 200 else None
 

@@ -50,9 +50,9 @@ PROVIDER = discovery.LIMITS
             "the answer of its token endpoint, with the ID token in it",
             f"{PROVIDER.token_bytes // MEBIBYTE} MiB, some 20,000 groups",
         ),
-        ("asking for keys because a token's is unknown", f"once in {PROVIDER.rotation_seconds:g} s"),
-        ("a sign-in on its way", f"{flows.LIFETIME_SECONDS / 60:g} minutes"),
-        ("states that came back and are remembered", f"the last {provider.MOST_STATES:,}"),
+        ("fetching keys because the key of a token is unknown", f"once in {PROVIDER.rotation_seconds:g} s"),
+        ("a sign-in in progress", f"{flows.LIFETIME_SECONDS / 60:g} minutes"),
+        ("used states that are remembered", f"the last {provider.MOST_STATES:,}"),
         ("the path to return to", f"{flows.LONGEST_PATH:,} characters"),
         (
             "an authorization code; an error's code",
@@ -63,13 +63,13 @@ PROVIDER = discovery.LIMITS
             f"{rendering.SECONDS:g} s of processor time, {rendering.MOST_PIPELINES:,} pipelines, "
             f"{rendering.MOST_CHARACTERS:,} characters",
         ),
-        ("an ID token that is given back at sign-out", f"{flows.LONGEST_HINT:,} characters"),
+        ("an ID token that is sent back at sign-out", f"{flows.LONGEST_HINT:,} characters"),
         (
             "audit events in one answer",
             f"{audit_events.LARGEST_PAGE:,}; as lines, all in {audit_events.EXPORT_SECONDS:,.0f} s",
         ),
         (
-            "sorts of refused attempts that the audit tells apart",
+            "kinds of refused attempts that the audit distinguishes",
             f"{rate_limits.MOST_OF_ONE} a minute of strangers, and of each of {rate_limits.CALLERS} callers",
         ),
         ("a disk of queues that does not answer", f"{intake.HUNG_SECONDS:g} s"),
@@ -79,11 +79,11 @@ PROVIDER = discovery.LIMITS
             f"times {queue_contract.BATCH_RECORDS:,} records or {queue_contract.BATCH_BYTES // MEBIBYTE} MiB",
         ),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
-        ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
-        ("versions that are looked through for a destination that is gone", f"{routes.MOST_VERSIONS:,}"),
+        ("the routes of a project, with their destinations", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
+        ("versions that are searched for a deleted destination", f"{routes.MOST_VERSIONS:,}"),
         (
             "polls of a repository while they fail",
-            f"{loop.MOST} in {loop.WINDOW:g} s, 1 where no fetch can bring the head",
+            f"{loop.MOST} in {loop.WINDOW:g} s, 1 if the head cannot be fetched",
         ),
         (
             "git programs that talk to remotes, and as many that read repositories on the same machine or check"
@@ -91,17 +91,17 @@ PROVIDER = discovery.LIMITS
             f"{following.AT_ONCE} at a time, {following.OF_ONE_HOST} of them for one host and port",
         ),
         (
-            "remotes that are asked for proposals, and repositories on the same machine",
+            "remotes that are polled for proposals; the same for repositories on the same machine",
             f"{following.PROPOSED} at a time, {following.PROPOSED_OF_ONE_HOST} of them on one host; "
             f"{following.PROPOSED}",
         ),
         (
-            "the list of refs in which a proposed commit is looked for",
+            "the list of refs that is searched for a proposed commit",
             f"{proposals.LISTING_BYTES // MEBIBYTE} MiB",
         ),
         (
-            "proposals whose commits may be named by their ids",
-            f"the {proposals.MOST_HELD} that were asked for last",
+            "proposals whose commits may be named by id",
+            f"the last {proposals.MOST_HELD} that were requested",
         ),
         (
             "the mirror of proposals, before a fetch into it",
@@ -112,10 +112,10 @@ PROVIDER = discovery.LIMITS
         ("nodes in a file, aliases counted in full", f"{FILE.nodes:,}"),
         ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
         ("nesting in a document", f"{FILE.depth} levels"),
-        ("what a reason tells", f"{violations.MOST_LINES:,} lines, {violations.MOST_CHARACTERS // 1024} KiB"),
+        ("the text of a reason", f"{violations.MOST_LINES:,} lines, {violations.MOST_CHARACTERS // 1024} KiB"),
         ("labels in one place of a resource", f"{validators.MOST_LABELS:,}"),
         ("parameters of a type", f"{type_definitions.MOST_PARAMETERS:,}"),
-        ("valid values of a type, those of its conditions included", f"{type_definitions.MOST_VALUES:,} in all"),
+        ("valid values of a type, with those in its conditions", f"{type_definitions.MOST_VALUES:,} in all"),
         (
             "conditions of a type (`relevantIf`)",
             f"{type_definitions.MOST_CONDITIONS} of one parameter, {type_definitions.MOST_CONDITIONS_IN_ALL:,} in all, "
@@ -123,15 +123,15 @@ PROVIDER = discovery.LIMITS
         ),
         ("a parameter of the type `yaml`", f"{FILE.bytes // MEBIBYTE} MiB, {FILE.nodes:,} nodes"),
         ("files of a commit that are read", f"{COMMIT.files:,}"),
-        ("bytes of these files, the same content counted under each path", f"{COMMIT.bytes // MEBIBYTE:,} MiB"),
+        ("bytes of these files; content under several paths counts several times", f"{COMMIT.bytes // MEBIBYTE:,} MiB"),
         ("documents in a commit", f"{COMMIT.documents:,}"),
         ("reading and judging a commit", f"{COMMIT.seconds:g} s of processor time"),
         ("entries in the tree of a commit", f"{trees.MAX_ENTRIES:,}"),
         (
-            "folders in folders, and the characters of a path",
+            "nested folders; the length of a path",
             f"{trees.MAX_DEPTH} levels, {trees.MAX_PATH_CHARACTERS:,} characters",
         ),
-        ("the names in one folder", f"{snapshots.MAX_TREE_BYTES // MEBIBYTE} MiB"),
+        ("the names in one folder, in bytes", f"{snapshots.MAX_TREE_BYTES // MEBIBYTE} MiB"),
         (
             "a `.serviceignore`",
             f"{file_selection.MAX_IGNORE_BYTES // 1024} KiB, {file_selection.MAX_PATTERNS:,} patterns",
@@ -142,7 +142,7 @@ PROVIDER = discovery.LIMITS
             f"{settings_repositories.MAX_GLOBS} of {settings_repositories.MAX_GLOB_CHARACTERS:,} characters each",
         ),
         (
-            "one git that talks to a remote, and each that it starts",
+            "one git that talks to a remote, and each process that it starts",
             f"{sources.MAX_MEMORY_BYTES / 2**30:g} GiB of memory, without the files that it maps",
         ),
         ("a file of signers", f"{verification.MOST_BYTES // MEBIBYTE} MiB"),
@@ -153,7 +153,7 @@ PROVIDER = discovery.LIMITS
             f"{connections.HEAD_BYTES // 1024} KiB, within {connections.HEAD_SECONDS:g} s",
         ),
         ("parameters in a query", f"{api_requests.MOST}"),
-        ("a request's body on its way", f"{api_requests.READ_SECONDS:g} s"),
+        ("receiving a request's body", f"{api_requests.READ_SECONDS:g} s"),
         ("the body of a delivery to a hook", f"{repositories.MAX_BYTES // MEBIBYTE} MiB"),
         (
             "the secret of a hook",
@@ -176,20 +176,20 @@ PROVIDER = discovery.LIMITS
             f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting; {REQUEST.locked:g} s while its "
             "project is locked",
         ),
-        ("requests under way with one key", f"{edge.MOST}"),
+        ("requests in progress with one key", f"{edge.MOST}"),
         (
             "failures to sign in",
             f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address; "
             f"one is forgotten each {rate_limits.SECONDS:g} s",
         ),
         (
-            "passwords compared at a time, and attempts that wait or are compared",
+            "passwords that are compared at a time; attempts that wait or are compared",
             f"{auth_sign_in.AT_ONCE}, {auth_sign_in.WAITING}",
         ),
-        ("browsers that are signed in", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
-        ("beginnings and ends of sessions that wait to be written", f"{operations.WAITING:,}"),
+        ("signed-in browsers", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
+        ("new and ended sessions that wait to be written", f"{operations.WAITING:,}"),
         (
-            "a body of [`/v1/logs`](logs.md), as it comes, and decoded",
+            "a body of [`/v1/logs`](logs.md), as sent, and decoded",
             f"`delivery.maxRequestBytes`, {Delivery().max_request_bytes // MEBIBYTE} MiB each",
         ),
         ("log records in a request", f"`delivery.maxRequestRecords`, {Delivery().max_request_records:,}"),
@@ -197,32 +197,32 @@ PROVIDER = discovery.LIMITS
         (
             "bytes of requests with log records in memory",
             f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
-            "half of it for one sender; what is alone may be larger",
+            "half of it for one sender; a single request may be larger",
         ),
-        ("callers whose log records are counted", f"{contract.MOST_SENDERS:,}, and those that owe"),
-        ("trusted proxies one behind the other", f"{auth.HOPS}"),
+        ("callers whose log records are counted", f"{contract.MOST_SENDERS:,}, and those in debt"),
+        ("trusted proxies in a row", f"{auth.HOPS}"),
         (
-            "sign-ins from one address that are begun or come back; forms with a password or a code",
+            "sign-ins that one address begins or ends; its forms with a password or a code",
             f"{sign_in.MOST_AT_ONCE}, and one more each second",
         ),
         ("addresses for which these are counted", f"{rate_limits.MOST:,}"),
         ("a form of a page", f"{forms.MAX_BYTES // 1024} KiB, {forms.MOST} fields"),
         ("cookies in a request; the value of one of ours", f"{auth.MOST}; {auth.LONGEST:,} bytes"),
         ("projects and keys on a page", f"{accounts.MOST_SHOWN} of each"),
-        ("projects, people, keys and invitations that wait", f"{changes.MOST:,} of each"),
+        ("projects, people, keys, pending invitations", f"{changes.MOST:,} of each"),
         (
             "a password",
             f"at least {changes.SHORTEST_PASSWORD} characters, at most {changes.LONGEST_PASSWORD:,} characters",
         ),
         ("a display name, the name of a key", f"one line of {changes.LONGEST_TEXT} characters"),
         ("the expiry of a key", f"{changes.KEY_LASTS.days} days away"),
-        ("keys of a person's own", f"{changes.MOST_PERSONAL} of each"),
+        ("personal keys", f"{changes.MOST_PERSONAL} of each"),
         (
             "the body of a request about access, a suspension, an approval or a plan",
             f"{api_requests.MAX_BYTES // 1024} KiB",
         ),
         (
-            "plans that are made at a time; that wait for another one of their repository",
+            "plans that are made at a time; plans that wait for another one of their repository",
             f"one of each repository; {service.MOST_WAITING} in all",
         ),
         ("a plan", f"the repository's `timeout` and {service.GRACE:g} s"),
@@ -230,10 +230,10 @@ PROVIDER = discovery.LIMITS
             "plans that are kept",
             f"{kept_plans.MOST}, {kept_plans.MOST_BYTES // MEBIBYTE} MiB in all, until a restart",
         ),
-        ("files that conflict, in an answer", f"{kept_plans.FILES_TOLD}"),
+        ("conflicting files in an answer", f"{kept_plans.FILES_TOLD}"),
         ("requests waiting on one connection", f"{connections.PIPELINED}"),
         ("open connections", f"{connections.CONNECTIONS}"),
-        ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),
+        ("stored resources in the answer to an apply or delete", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),
         ("a selector", f"{names.LONGEST_SELECTOR:,} characters, {names.MOST_REQUIREMENTS} requirements"),
         (
             "the worker",
@@ -247,17 +247,17 @@ PROVIDER = discovery.LIMITS
             "project is locked",
         ),
         ("a request that waits for other changes of its project", f"{apply.LOCK_SECONDS:g} s"),
-        ("a file of a commit that is read apart from all others", f"{process.SECONDS[CommitJob].file:g} s"),
+        ("a file of a commit that has a process of its own", f"{process.SECONDS[CommitJob].file:g} s"),
         (
-            "files over which the worker ended or hung twice",
-            f"the last {client.MOST_REMEMBERED:,}, until the service is started again",
+            "files that crashed or hung the worker twice",
+            f"the last {client.MOST_REMEMBERED:,}, until a restart",
         ),
         (
-            "storing one change, its wait for those of other projects included",
+            "storing one change, with its wait for those of other projects",
             f"{apply.STORE_SECONDS / 60:g} minutes",
         ),
         (
-            "what one commit or request changes, what becomes masked by it included",
+            "the change of one commit or request, with the values that it masks",
             f"{process.CHANGE_BYTES // 2**30} GiB",
         ),
     ],

@@ -1,4 +1,4 @@
-"""What is remembered between deliveries: enough to tell, bounded, and for a while."""
+"""The memory between deliveries recognises repetitions, is bounded, and lasts for a while."""
 
 from hypothesis import given
 from hypothesis import strategies as st

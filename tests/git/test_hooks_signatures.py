@@ -20,7 +20,7 @@ SECRETS = st.binary(min_size=16, max_size=80).filter(lambda secret: b"\n" not in
 
 
 def verdict(delivery: Delivery, *, secret: bytes, now: float = NOW, pieces: int = 1) -> SignatureVerdict:
-    """What the delivery is, its body coming in so many pieces."""
+    """Return the verdict on a delivery whose body arrives in so many pieces."""
     pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in delivery.headers.items()]
     checking = SignatureCheck(hooks.single_header(pairs), secret=secret)
     size = max(1, -(-len(delivery.body) // pieces))

@@ -1,4 +1,4 @@
-"""What is followed of a remote."""
+"""The ref of a remote that is followed."""
 
 import subprocess
 

@@ -40,7 +40,7 @@ def tree(repository: Repository) -> str:
 
 
 def of_git(repository: Repository) -> str:
-    """What git makes of the worktree, which changes its index."""
+    """Return the tree that git makes of the worktree; this changes its index."""
     repository.git("-c", "advice.addEmbeddedRepo=false", "add", "--all")
     return repository.git("write-tree")
 

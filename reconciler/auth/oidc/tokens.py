@@ -28,15 +28,15 @@ from reconciler.auth.oidc.fetching import HEADERS, ProviderClient
 from reconciler.auth.oidc.flows import LIFETIME_SECONDS, Flow
 from reconciler.model.directory import ProvedIdentity, ProviderIdentity
 
-# The door to Authlib: the authorization URL, the exchange of a code for tokens, the claims of an ID token.
+# Authlib: the authorization URL, the exchange of a code for tokens, the claims of an ID token.
 #
-# Authlib has no types; so it is named here alone, and what leaves this module is typed. Its traps, as of 1.9.9:
+# Authlib has no types, so only this module uses it, and returns typed values. Its traps, as of 1.9.9:
 #
-# - It compares an issuer with nothing, and `aud` only when it is told to (`CHECKED`).
+# - It does not compare the issuer, and `aud` only on request (`CHECKED`).
 # - Its Basic authentication does not encode the client's id and secret (RFC 6749, 2.3.1), and fails beyond Latin-1.
-# - It keeps the tokens on the client. So a client lives for one exchange, and of the answer only `TOKENS` reach it.
+# - It keeps the tokens on the client. So a client lives for one exchange, and gets only `TOKENS` of the answer.
 # - It knows no hash for `Ed25519` as an algorithm's name (RFC 9864), under which `at_hash` is that of `EdDSA`.
-# - A claim that is empty counts for it as one that is not there; `tokens` looks at those.
+# - It treats an empty claim as missing; `_wrong` checks those.
 
 TOKENS: Final = frozenset({"error", "token_type", "access_token", "id_token"})
 CHECKED: Final = ("iss", "sub", "aud", "exp", "iat", "nbf", "nonce", "azp", "at_hash")
@@ -47,7 +47,7 @@ _BUSY: Final = ("temporarily_unavailable", "server_error", "slow_down")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens for a code. Neither is kept longer than it takes to prove who came."""
+    """The tokens for a code. They are kept only until the person is proved."""
 
     id_token: str = field(repr=False)
     access_token: str = field(repr=False)
@@ -71,7 +71,9 @@ async def exchange_code(
     verifier: str,
     most_bytes: int,
 ) -> Tokens:
-    """The tokens for a code (OpenID Connect Core 1.0, 3.1.3). Raises NotProved, Unreachable, Unfit."""
+    """Exchange a code for tokens (OpenID Connect Core 1.0, 3.1.3). Raises NotProved, ProviderUnreachable,
+    ProviderUnfit.
+    """
     asked = ProviderAnswer(
         what="The answer of the token endpoint",
         url=document.token_endpoint,
@@ -113,7 +115,7 @@ def _client(
 
 
 def _basic(client: Any, method: str, uri: str, headers: Any, body: Any) -> tuple[str, Any, Any]:  # noqa: ARG001 - Authlib's
-    """RFC 6749, 2.3.1: each is encoded as in a form before the two are put together."""
+    """Add Basic credentials. RFC 6749, 2.3.1: both parts are form-encoded before they are joined."""
     pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
     headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
     return uri, headers, body
@@ -173,7 +175,7 @@ _WRONG: Final = {
 
 
 def not_signed() -> NotProved:
-    """For a token that none of the provider's keys signed."""
+    """Return the error for a token that none of the provider's keys signed."""
     return NotProved(_sentence("is not signed with a key of the provider's"))
 
 
@@ -221,7 +223,7 @@ def _invalid(
 
 
 def _wrong(claims: Mapping[str, object], *, client_id: str, now: float) -> str | None:
-    """Check what Authlib takes more lightly than we do. Return the first claim that is wrong."""
+    """Check claims more strictly than Authlib. Return the first that is wrong."""
     wrong = {
         "sub": not _is_subject(claims.get("sub")),
         "azp": claims.get("azp", client_id) != client_id,
@@ -236,7 +238,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_subject(value: object) -> bool:
-    """Letters of ASCII that can be seen: a control character would name nobody in a log."""
+    """Return True for visible ASCII characters: a control character would be unreadable in a log."""
     return isinstance(value, str) and 0 < len(value) <= LONGEST_SUBJECT and value.isascii() and value.isprintable()
 
 
@@ -250,7 +252,7 @@ def _sentence(why: str) -> str:
     return f"The provider's ID token {why}; try again, or ask whoever runs it."
 
 
-# Signatures of ID tokens, and the keys that verify them; the door to joserfc.
+# Signatures of ID tokens, and the keys that verify them, with joserfc.
 
 MOST_KEYS = 100
 SMALLEST_RSA, LARGEST_RSA = 2048, 8192  # bits; NIST SP 800-131A, and what verifies within a millisecond
@@ -275,9 +277,9 @@ class _Registry(jws.JWSRegistry):
 
 
 def signing_keys(told: Mapping[str, object]) -> Keys:
-    """The keys of a JSON Web Key Set that may sign ID tokens (RFC 7517, 5). Raises Unfit when there is none.
+    """Return the keys of a JSON Web Key Set that may sign ID tokens (RFC 7517, 5). Raises ProviderUnfit without any.
 
-    Left out are those for encryption, for other algorithms, private or symmetric ones, and what is no key.
+    Keys for encryption or other algorithms, private, symmetric and malformed ones are left out.
     """
     listed = told.get("keys")
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
@@ -292,7 +294,7 @@ def signing_keys(told: Mapping[str, object]) -> Keys:
 
 
 def signed_payload(token: str, *, allowed: frozenset[str], among: Keys) -> SignedPayload | None:
-    """Return the payload that one of the keys signed; None when none of them did.
+    """Return the payload if one of the keys signed it; otherwise None.
 
     Keys that the token brings or points to (`jwk`, `jku`, `x5c`, `x5u`) do not count. Raises NotProved for a text that
     is no token, and for an algorithm that is not allowed.
@@ -316,7 +318,7 @@ def signed_payload(token: str, *, allowed: frozenset[str], among: Keys) -> Signe
 
 
 def _key(told: dict[str, Any]) -> jwk.Key | None:
-    """A key of the set; None for one that may not sign ID tokens. A size that is weak joserfc would only warn of."""
+    """Parse a key of the set; None if it may not sign ID tokens. joserfc only warns of weak sizes, so this checks."""
     if "d" in told:
         return None
     try:

@@ -166,7 +166,7 @@ def _hexadecimal(value: Any) -> str:
 
 
 def _exceeds(text: bytes, most: int) -> bool:
-    """Tell whether a text has more values than `most`, by the characters between them that are outside of strings."""
+    """Return True if a text has more values than `most`, by the characters between them that are outside of strings."""
     if text.count(b",") + text.count(b"{") + text.count(b"[") <= most:
         return False
     separators = (one for one in _TOKEN.finditer(text) if one.end() - one.start() == 1)

@@ -104,7 +104,7 @@ class DeadLetters:
         self.oldest = min((entry.taken_at for entry in await JournalWalk(self.journal).next()), default=None)
 
     def is_moving(self, entry: QueueEntry) -> bool:
-        """Tell whether a letter is being appended to the queue."""
+        """Return True if a letter is being appended to the queue."""
         return entry.number in self._moving
 
     def move(self, entry: QueueEntry, written: asyncio.Future[None], done: list[int]) -> None:

@@ -71,7 +71,7 @@ class Acknowledgements:
         self._left = 0  # a bit for each number that left, from the first one on
 
     def __contains__(self, number: int) -> bool:
-        """Tell whether a batch left."""
+        """Return True if a batch left."""
         return number >= self.first and bool(self._left >> (number - self.first) & 1)
 
     def highest(self) -> int:

@@ -11,9 +11,9 @@ from reconciler.git.faults import GitFault
 
 
 class ConcurrencyLimit:
-    """`at_once` calls for all remotes together, of which one host has at most `each` (None: all of them).
+    """Allows `at_once` calls to all remotes together, and at most `each` to one host (None: no other limit).
 
-    A call that a person waits for takes one of `beyond`, which are on top, if it would have to wait otherwise.
+    If a person waits for a call and no slot is free, the call gets one of `beyond` additional slots.
     """
 
     def __init__(self, at_once: int, *, each: int | None = None, beyond: int = 0) -> None:
@@ -23,7 +23,7 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def slot(self, host: str, *, insists: bool = False) -> AsyncIterator[None]:
-        """Wait for a slot, in the order of asking, and have it. `insists`: a person waits."""
+        """Wait for a slot, in the order of arrival, and hold it. `insists`: a person waits."""
         of_host = self._hosts[host]
         if insists and (of_host.locked() or self._all.locked()):
             async with self._beyond:
@@ -42,9 +42,7 @@ class RemoteCall(StrEnum):
 
 @dataclass(slots=True)
 class RemoteTally:
-    """Calls since the start, and what failed of them, by the state in which that leaves a repository; empty for what is
-    no fault of Git's.
-    """
+    """Calls since the start, and failures by the state of the repository after them; empty for failures without one."""
 
     calls: dict[RemoteCall, int] = field(default_factory=lambda: dict.fromkeys(RemoteCall, 0))
     failures: Counter[tuple[RemoteCall, str]] = field(default_factory=Counter)

@@ -28,7 +28,7 @@ CA_FILE = "credentials.caFile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Names and paths as the settings give them; None or empty: not given. That they fit the URL is settled there."""
+    """Names and paths from the settings; None or empty if not given. The settings check that they fit the URL."""
 
     username: str = ""
     password_file: Path | None = None
@@ -40,7 +40,7 @@ class Credentials:
     proxy: str = ""
 
     def files(self) -> tuple[Path, ...]:
-        """The files that are given, in one order: a change of one may mend what was refused."""
+        """The given files, in a fixed order: a change of one may correct a refusal."""
         given = (getattr(self, field.name) for field in fields(self))
         return tuple(value for value in given if isinstance(value, Path))
 
@@ -65,7 +65,7 @@ HIDDEN = b"(sensitive)"
 
 
 def secret_forms(secret: bytes, *, username: str = "") -> frozenset[bytes]:
-    """How a secret may stand in a text: plain, in a URL, and as basic authentication writes it with its user name."""
+    """Return the forms of a secret in a text: plain, in a URL, and in basic authentication with its user name."""
     percent = quote(secret, safe="").encode()
     converted = secret.decode("latin-1").encode()  # git takes a page for Latin-1 unless that says what it is
     encoded = (base64.b64encode(secret), base64.b64encode(username.encode() + b":" + secret))
@@ -73,13 +73,13 @@ def secret_forms(secret: bytes, *, username: str = "") -> frozenset[bytes]:
 
 
 def redacted(text: bytes, secrets: Iterable[bytes]) -> bytes:
-    """The text with every one of these replaced, the longest first, since one may be a part of another."""
+    """Replace all of these in a text, the longest first, since one may be a part of another."""
     found = sorted(filter(None, secrets), key=lambda one: (-len(one), one))
     return re.sub(b"|".join(map(re.escape, found)), HIDDEN, text) if found else text
 
 
 def redacted_text(text: str, secrets: Iterable[bytes]) -> str:
-    """The same of a text that was decoded."""
+    """Replace all of these in a decoded text."""
     return redacted(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
 
 
@@ -88,7 +88,7 @@ def redacted_text(text: str, secrets: Iterable[bytes]) -> str:
 
 @contextmanager
 def open_memory_file(content: bytes) -> Iterator[int]:
-    """The descriptor of such a file, at its beginning, for as long as the context lasts."""
+    """Open a file in memory, at its beginning, until the context ends; yield its descriptor."""
     descriptor = os.memfd_create("reconciler", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -100,12 +100,12 @@ def open_memory_file(content: bytes) -> Iterator[int]:
 
 
 def inherited_path(descriptor: int) -> str:
-    """The path under which a program opens a file that it inherits."""
+    """Return the path under which a program opens an inherited file."""
     return f"/proc/self/fd/{descriptor}"
 
 
 def this_user() -> str:
-    """The name of the user that this process runs as, or the number when it has none."""
+    """Return the name of this process's user, or the number if it has no name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -123,7 +123,7 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 def secret_line(path: Path, setting: str) -> bytes:
-    """The secret in a file of one line, without the newline at its end; `setting` is where the file was named.
+    """Read the secret in a file of one line, without the newline at its end; `setting` is the key that names the file.
 
     Raises GitFault (unauthorized) for a file that cannot be read, or holds nothing, more than a line, or too much.
     """
@@ -136,7 +136,7 @@ def secret_line(path: Path, setting: str) -> bytes:
 
 
 def secret_content(path: Path, setting: str, *, limit: int = MOST_BYTES) -> bytes:
-    """All bytes of a regular file. Raises GitFault (unauthorized)."""
+    """Read all bytes of a regular file. Raises GitFault (unauthorized)."""
     try:
         return file_content(path, limit=limit)
     except UnusableFile as fault:
@@ -144,11 +144,11 @@ def secret_content(path: Path, setting: str, *, limit: int = MOST_BYTES) -> byte
 
 
 class UnusableFile(Exception):
-    """A file of the settings cannot be used; why, in words that follow its name, and hold nothing of what is in it."""
+    """A file of the settings cannot be used. The message follows its name, and has nothing of its content."""
 
 
 def file_content(path: Path, *, limit: int) -> bytes:
-    """All bytes of a regular file, of which it may have `limit`. Raises UnusableFile."""
+    """Read all bytes of a regular file, at most `limit`. Raises UnusableFile."""
     try:
         return bounded_io.read_file(path, limit=limit)
     except (FileNotFoundError, NotADirectoryError):
@@ -165,5 +165,5 @@ def file_content(path: Path, *, limit: int) -> bytes:
 
 
 def refuse_file(path: Path, setting: str, wrong: str, mend: str) -> NoReturn:
-    """Say what is wrong with a file, and what to do."""
+    """Raise a GitFault that says what is wrong with a file, and what to do."""
     raise GitFault(RepositoryState.UNAUTHORIZED, f"{path}, the file of {setting}, {wrong}; {mend}")

@@ -1,8 +1,8 @@
 """Failed runs of git as faults: a short table of stable phrases with their causes. Everything else is quoted.
 
-Git and ssh run with LC_ALL=C, so their words are these. Those of curl depend on its TLS library: GnuTLS on Debian,
-OpenSSL elsewhere. A remote may write anything, these phrases too, and so chooses how its own failure is told. Nothing
-else follows from its words: our mirror counts as damaged only if our own checks find damage.
+Git and ssh run with LC_ALL=C, so their phrases are fixed. Those of curl depend on its TLS library: GnuTLS on Debian,
+OpenSSL elsewhere. A remote may write any text, even these phrases, and so choose the message of its own failure. Its
+text has no other effect: our mirror counts as damaged only if our own checks find damage.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ class _Row(NamedTuple):
 
     The sentence has places for `source`, its `max_bytes` and `max_objects`, `detail` (git's complaint), `said` (the
     remote's words in parentheses, or nothing), `credentials`, and the groups of the pattern. `anonymous` is the
-    sentence where no credentials are set. `lasting`: only a person can correct it. `of_head`: and it stays until
-    another commit is followed, or the bounds grow.
+    sentence if no credentials are set. `lasting`: only a person can correct it. `of_head`: it also lasts until there is
+    another head, or larger limits.
     """
 
     pattern: str
@@ -219,7 +219,7 @@ async def explained_fault(source: Source, output: Output, *, mirror: Path, progr
 
 
 def explain(source: Source, output: Output) -> GitFault:
-    """Return the fault of a failed run against a source, never one of our own mirror."""
+    """Return the fault of a failed run against a source, never a fault of our own mirror."""
     scheme = "file" if source.is_local else urlsplit(source.url).scheme
     said = _shown(" ".join(_other_words(output)[:SAID_LINES]), output)
     given = _credentials(source.credentials)
@@ -241,9 +241,9 @@ def explain(source: Source, output: Output) -> GitFault:
 
 
 def of_mirror(url: str, output: Output) -> GitFault:
-    """Return the fault of a failed run on our own files alone: its words are git's own.
+    """Return the fault of a failed run on our own files, whose words are git's own.
 
-    If a signal ended it, that says nothing of the files: no damage, and it is tried again.
+    If a signal ended it, the files are not damaged, and it is tried again.
     """
     detail = _detail(output)
     fault = _found(_ANYWHERE, output, {"source": url, "max_bytes": 0, "max_objects": 0, "detail": detail})
@@ -257,7 +257,7 @@ def of_mirror(url: str, output: Output) -> GitFault:
 
 
 def vanished(source: Source, followed: Followed, output: Output) -> GitFault | None:
-    """Return the fault if a fetch failed because what is followed is not there (any more); None for another cause."""
+    """Return the fault if a fetch failed because the followed ref does not exist (any more); None for another cause."""
     if followed.kind is RefKind.COMMIT and "Server does not allow request for unadv" in output.stderr:
         return GitFault(
             RepositoryState.BRANCH_MISSING,
@@ -269,7 +269,7 @@ def vanished(source: Source, followed: Followed, output: Output) -> GitFault | N
 
 
 def missing(source: Source, followed: Followed) -> GitFault:
-    """Return the fault if a remote that has commits does not have what is followed."""
+    """Return the fault if a remote has commits but not the followed ref."""
     what = f"{followed.kind.value} {followed.name}"
     return GitFault(
         RepositoryState.BRANCH_MISSING, f"{source.url} has no {what}; name another with `{followed.setting}`"
@@ -277,7 +277,7 @@ def missing(source: Source, followed: Followed) -> GitFault:
 
 
 def no_commit(source: Source, followed: Followed) -> GitFault:
-    """Return the fault if what is followed is there and is no commit, nor a tag of one."""
+    """Return the fault if the followed ref exists but is neither a commit nor a tag of one."""
     return GitFault(
         RepositoryState.UNSUPPORTED_FORMAT,
         f"{followed.told} of {source.url} names no commit; let it name one, or another with `{followed.setting}`",
@@ -286,12 +286,12 @@ def no_commit(source: Source, followed: Followed) -> GitFault:
 
 
 def is_mirror(path: Path) -> bool:
-    """Return whether all parts of a mirror are there. It was renamed into place whole, so a lacking one is damage."""
+    """Return True if all parts of a mirror are there. It was renamed into place whole, so a lacking one is damage."""
     return (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
 
 
 async def is_damaged(path: Path, program: GitProgram) -> bool:
-    """Return whether a part of a mirror, a ref or an object, is missing or broken.
+    """Return True if a part of a mirror, a ref or an object, is missing or broken.
 
     Checked twice, since another task may be joining its packs. A check that takes too long, or is ended by a signal,
     finds no damage.
@@ -320,18 +320,18 @@ _VARYING = re.compile(r"unable to access '[^']*': | after [0-9]+ (?:ms|milliseco
 
 
 def _lines(output: Output) -> list[str]:
-    """Return the lines that may tell the cause. A carriage return ends a line of progress."""
+    """Return the lines that may have the cause. A carriage return ends a line of progress."""
     return [line for line in re.split(r"[\r\n]", output.stderr) if not _IDLE.match(line)]
 
 
 def _other_words(output: Output) -> list[str]:
-    """Return the lines that are no complaints of git: the remote's, and those of ssh."""
+    """Return the lines that are not from git: those of the remote and of ssh."""
     others = (line.removeprefix("remote:").strip() for line in _lines(output) if not _COMPLAINT.match(line))
     return [line for line in others if line]
 
 
 def _detail(output: Output, *, is_local: bool = False) -> str:
-    """Return what best tells the cause: git's complaint, a note, or the last line."""
+    """Return the best description of the cause: git's complaint, a note, or the last line."""
     if is_local and output.stderr.strip():
         return next(iter(output.notes), UNSHOWN)
     complaints = [found[1] for line in _lines(output) if (found := _COMPLAINT.match(line))]
@@ -340,7 +340,7 @@ def _detail(output: Output, *, is_local: bool = False) -> str:
 
 
 def _credentials(given: Credentials) -> str:
-    """Name the credentials and the file to correct; nothing when none are set."""
+    """Name the credentials and the file to correct; an empty text without credentials."""
     for what, path, setting in (
         ("the credentials", given.password_file, PASSWORD_FILE),
         ("the credentials", given.token_file, TOKEN_FILE),
@@ -354,7 +354,7 @@ def _credentials(given: Credentials) -> str:
 def _found(
     rows: Sequence[_Row], output: Output, parts: Mapping[str, object], *, is_anonymous: bool = False
 ) -> GitFault | None:
-    """Return the fault of the first row that fits; None when none does."""
+    """Return the fault of the first matching row; None if none matches."""
     text = "\n".join((*output.notes, output.stderr.replace("\r", "\n")))
     for row in rows:
         if (found := re.search(row.pattern, text, re.MULTILINE)) is not None:
@@ -365,5 +365,5 @@ def _found(
 
 
 def _shown(text: str, output: Output) -> str:
-    """Return text that a remote may have written, fit for people: one line, bounded, without any secret of the run."""
+    """Make text from a remote showable: one line of bounded length, without the secrets of the run."""
     return visible(credentials.redacted_text(text, output.secrets)[:DETAIL_CHARACTERS])

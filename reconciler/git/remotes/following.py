@@ -1,4 +1,4 @@
-"""Which remotes are followed, by which repository, and until when."""
+"""The remotes that are followed, and by which repositories."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
@@ -43,19 +43,19 @@ class Following:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether the mirror was made, or found, by this process."""
+        """Return True if the mirror was made, or found, by this process."""
         return self._remote.is_ready
 
     @property
     def generation(self) -> int:
-        """Which mirror it is, for `rebuild`."""
+        """The number of the present mirror, for `rebuild`."""
         return self._remote.generation
 
     async def poll(self, *, patience: float = 0.0, insists: bool = False) -> RefHead:
-        """Return where the followed ref is now. Raises GitFault.
+        """Return the present commit of the followed ref. Raises GitFault.
 
-        A poll that another repository began less than `patience` seconds ago counts too, but each only once. Who
-        `insists` asks a remote that wants to be left alone. A commit is where it is: nobody is asked.
+        A poll that another repository began less than `patience` seconds ago counts too, but each only once. A call
+        that `insists` ignores a Retry-After of the remote. A followed commit needs no poll.
         """
         if self._follows.is_fixed:
             return RefHead(self._follows.full, self._follows.name)
@@ -71,10 +71,10 @@ class Following:
         return await self._remote.fetch(self._follows, head, insists=insists)
 
     async def recall(self, commit: str, *, insists: bool = False) -> None:
-        """Have the mirror hold a commit that was fetched once, though nothing may lead to it any more. Raises GitFault.
+        """Fetch the applied commit into a new mirror, even if no ref leads to it any more. Raises GitFault.
 
-        Asked once for each mirror, for nothing is ever dropped from one. It is no fault that the remote does not have
-        the commit any more, or gives none out by its id: then the mirror lacks it.
+        It is tried once for each mirror, since a mirror never drops commits. If the remote no longer has the commit, or
+        serves none by its id, that is no fault: then the mirror lacks it.
         """
         generation = self._remote.generation
         if self._recalled_to == generation:
@@ -91,19 +91,19 @@ class Following:
         self._recalled_to, self._recalls_failed = generation, 0
 
     async def verify(self, head: RefHead, allowed: AllowedSigners) -> None:
-        """Return when a head that was fetched is signed by one of these. Raises GitFault, Transient."""
+        """Check that a fetched head is signed by one of these. Raises GitFault, Transient."""
         await self._remote.verify(head, allowed)
 
     async def rebuild(self, generation: int) -> None:
-        """Make the mirror of `generation` anew, once for all who share it. Raises GitFault."""
+        """Make the mirror of `generation` again, once for all repositories that share it. Raises GitFault."""
         await self._remote.rebuild(generation)
 
     async def propose(self, head: str | None, *, base: str | None = None) -> Proposal:
-        """Return where `head` and `base` are now, fetched; each a ref in full or a commit's id, or None for what the
-        repository follows.
+        """Fetch `head` and `base` and return their commits. Each is a full ref, a commit's id, or None for the ref that
+        the repository follows.
 
-        Takes at most the repository's `timeout`. Raises Refused for what is neither, NotFound for what is not there or
-        may not be proposed, GitFault. Cancelled, it ends its git.
+        It takes at most the repository's `timeout`. Raises Refused for a malformed name, NotFound for a ref that does
+        not exist or may not be proposed, GitFault. A cancelled call ends its git.
         """
         head_wanted, base_wanted = (
             self._follows if name is None else git_refs.wanted_refs(name, follows=self._follows, url=self._remote.url)
@@ -122,10 +122,10 @@ class Following:
         )
 
     async def tips(self, refs: Collection[str]) -> dict[str, str | None]:
-        """Return the commits of refs, as seen in the last half a minute; None for a ref that is not there.
+        """Return the commits of refs, as seen in the last half a minute; None for a ref that does not exist.
 
-        One is left out of which nothing is known: the remote could not be asked, or another question was asked just
-        now. The commit that a commit's id is at is that commit. Raises nothing.
+        An unknown ref is left out: the remote could not be polled, or was polled for other refs just before. The id of
+        a commit is its own commit. Raises nothing.
         """
         wanted = {ref for ref in refs if ref == self._follows.full or git_refs.is_allowed_proposal(ref)}
         told = await self._proposals.tips(wanted)
@@ -134,7 +134,7 @@ class Following:
 
 
 class Remotes:
-    """Every remote that is followed. `places` says where the files of each are; `clock` is monotonic, in seconds."""
+    """Every followed remote. `places` returns the folders of each; `clock` is monotonic, in seconds."""
 
     def __init__(self, places: Callable[[Source], RemotePlace], *, clock: Callable[[], float]) -> None:
         self._places = places
@@ -142,8 +142,8 @@ class Remotes:
         self._remotes: dict[Address, Remote] = {}
         self.tally = RemoteTally()
         self._proposals: dict[Address, Proposals] = {}
-        # Apart, by whether they are on this machine: slow remotes never delay what is. And apart from these, so that
-        # what is proposed never delays what is followed.
+        # Remotes and local repositories have separate limits, so slow remotes never delay local ones. Proposals have
+        # other limits again, so they never delay followed refs.
         self._limits = {
             False: ConcurrencyLimit(AT_ONCE, each=OF_ONE_HOST, beyond=INSISTING),
             True: ConcurrencyLimit(AT_ONCE, beyond=INSISTING),
@@ -154,7 +154,7 @@ class Remotes:
         }
 
     def follow(self, source: Source) -> Following:
-        """Begin to follow something of a remote; `keep` says when it ends."""
+        """Begin to follow a ref of a remote; `keep` ends it."""
         address = source.url, source.credentials
         if address not in self._remotes:
             remote = self._remotes[address] = Remote(
@@ -171,7 +171,7 @@ class Remotes:
         return Following(remote, source, self._proposals[address])
 
     async def keep(self, sources: Iterable[Source]) -> None:
-        """Follow exactly these from now on; nobody may wait for anything else, and what was fetched of it goes."""
+        """Follow exactly these from now on, and remove the mirrors of others. Nothing may wait for those."""
         kept: dict[Address, list[Source]] = {}
         for source in sources:
             kept.setdefault((source.url, source.credentials), []).append(source)
@@ -186,7 +186,7 @@ class Remotes:
         mirrors.remove_retired(await asyncio.to_thread(mirrors.retire_folder, folders))
 
     async def close(self) -> None:
-        """Follow nothing any more; the mirrors stay for the next process. Nobody may wait for what is followed."""
+        """Stop following; the mirrors stay for the next process. Nothing may wait for a remote."""
         proposals = list(self._proposals.values())
         self._remotes.clear()
         self._proposals.clear()

@@ -15,8 +15,8 @@ from reconciler.git.remotes.credentials import CA_FILE, PASSWORD_FILE, TOKEN_FIL
 from reconciler.model.text import visible
 from reconciler.settings.bounded_io import BoundedIO
 
-# What a remote said in the headers of its HTTP answers that git keeps to itself: when to ask again, and where else.
-# Git traces headers to its standard error, and writes `<redacted>` for the secrets in them.
+# Headers of a remote's HTTP answers that git does not report: Retry-After and redirects. Git traces headers to its
+# standard error, with `<redacted>` in place of secrets.
 
 TRACING = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
 MOST_SECONDS = 3600.0  # longer than that nobody is left alone, whatever a remote asks
@@ -58,7 +58,7 @@ class HttpAnswers:
 
     @property
     def is_foreign(self) -> bool:
-        """Return whether the remote answered, and not by Git's smart protocol."""
+        """Return True if the remote answered, but not with Git's smart protocol."""
         return self._status != 0 and not self._speaks_git
 
     def retry_after(self, now: datetime) -> float | None:
@@ -96,12 +96,12 @@ def split_trace(stderr: bytes) -> tuple[bytes, HttpAnswers]:
     return _TRACE.sub(b"", stderr), HttpAnswers(headers)
 
 
-# How git gets to a repository: what a run needs for that, beside what every run has.
+# Access to a repository: the additional needs of a run for each kind of URL.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The variables of one run, the open files that they name, and the texts that must not leave the run."""
+    """The variables of one run, the open files that they name, and the secrets to remove from its output."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     descriptors: tuple[int, ...] = ()
@@ -109,16 +109,16 @@ class Access:
 
 
 class Transport:
-    """One way to a repository, for as long as its URL and credentials are in the settings: here `file` and `git`.
+    """The access to a repository by its URL and credentials. This class is for `file` and `git`.
 
-    `protocol` is what GIT_ALLOW_PROTOCOL calls it.
+    `protocol` is the name in GIT_ALLOW_PROTOCOL.
     """
 
     def __init__(self, protocol: str) -> None:
         self.protocol = protocol
 
     def install(self) -> str:
-        """Write what every run needs into the program's own folder; the answer goes into git's configuration file."""
+        """Write the files for every run into the program's folder. Return lines for git's configuration file."""
         return ""
 
     @asynccontextmanager
@@ -132,10 +132,10 @@ def quoted_path(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-# HTTPS (and HTTP on loopback): whom git trusts, the proxy, and how it shows a password or token.
+# HTTPS (and HTTP on loopback): trusted authorities, the proxy, and passwords or tokens.
 #
-# A password or token is a header in a configuration file that is in memory alone, for this host: so it is in no
-# argument, in no variable and on no disk.
+# A password or token is a header for this host, in a configuration file in memory: so it is in no argument, no variable
+# and on no disk.
 
 # Where there is such a file, it holds all that the folder beside it holds, one file each. Reading those as well takes
 # curl 25 ms of CPU in every run.

@@ -1,10 +1,10 @@
-"""Repositories on this machine: what may lead git elsewhere, and where their refs are.
+"""Repositories on this machine: the checks of links that lead git to other places, and the folders of refs.
 
-Whoever writes a repository chooses its links, its alternates, and the files that name another folder. Git follows them
-wherever the service's user may read, for instance to the objects of a repository that its writer may not read. So they
-count only if root or the service's own user wrote them, in a repository of either. A link that leads refs or settings
-elsewhere gives nothing away: without the objects nothing is fetched, and git's words on such a repository are never
-shown. Links to single objects are not checked: nobody knows the name of an object without its content.
+The owner of a repository chooses its links, its alternates, and files that name another folder. Git follows them with
+the rights of the service's user, for example to the objects of a repository that this owner may not read. So they count
+only if root or the service's own user wrote them, in a repository of either. Links from refs or settings reveal
+nothing: without the objects nothing is fetched, and git's messages about such a repository are never shown. Links to
+single objects are not checked, because nobody knows the name of an object without its content.
 """
 
 import os
@@ -27,22 +27,22 @@ _HEAD = re.compile(rb"ref:\s*refs/|[0-9a-fA-F]{40}")  # what git takes for a HEA
 
 
 class Astray(ValueError):
-    """It leads where it must not. The words go on after `is not read, since `."""
+    """The repository leads to a forbidden place. The message continues `is not read, since `."""
 
 
 class NoRepository(ValueError):
-    """There is none."""
+    """There is no repository."""
 
 
 class RepositoryFolders(NamedTuple):
-    """The folders of a repository: that of this working tree alone, and the one that all of them share."""
+    """The folders of a repository: that of this working tree, and the one that all working trees share."""
 
     own: Path
     common: Path
 
 
 class LocalRepository:
-    """The rules for what leads git elsewhere. `reader` is the user who reads, `state` where nothing may lead."""
+    """The rules for links to other places. `reader` is the reading user; nothing may lead into `state`."""
 
     def __init__(self, folder: Path, *, reader: int, state: Path | None = None) -> None:
         self._folder = folder
@@ -50,7 +50,7 @@ class LocalRepository:
         self._state = None if state is None else state.resolve()
 
     def folders(self) -> RepositoryFolders:
-        """Return where the repository is. Raises Astray, NoRepository, OSError."""
+        """Return the folders of the repository. Raises Astray, NoRepository, OSError."""
         owner = self._folder.stat().st_uid
         if not set(_link_owners(self._folder)) <= self._trusted | {owner}:
             raise Astray("its path goes through a link to what does not belong to the owner of the link")
@@ -71,7 +71,7 @@ class LocalRepository:
         return RepositoryFolders(own.resolve(), common.resolve())
 
     def _leads(self, base: Path, name: str) -> bool:
-        """Return whether there is a link, or a file, that leads elsewhere. Raises Astray unless it may."""
+        """Return True if a link or a file leads to another place. Raises Astray if that is forbidden."""
         try:
             status = os.lstat(base / name)
         except (FileNotFoundError, NotADirectoryError):
@@ -106,7 +106,7 @@ class LocalRepository:
 
 
 def _link_owners(path: Path) -> Iterator[int]:
-    """The owners of the links on a path, and on the paths that these name."""
+    """Yield the owners of the links on a path, and on the paths that these name."""
     for place in (*reversed(path.parents), path):
         if place.is_symlink():
             yield place.lstat().st_uid
@@ -114,7 +114,7 @@ def _link_owners(path: Path) -> Iterator[int]:
 
 
 def _links(folder: Path) -> Iterator[str]:
-    """The links in a folder of objects."""
+    """Yield the links in a folder of objects."""
     if not folder.is_dir():
         return
     with os.scandir(folder) as entries:
@@ -126,7 +126,7 @@ def _links(folder: Path) -> Iterator[str]:
 
 
 def _named(file: Path, *, before: str = "") -> Path:
-    """The folder that a file of one line names."""
+    """Return the folder that a file of one line names."""
     text = os.fsdecode(_read(file).rstrip(b"\r\n"))
     if not text.startswith(before) or text == before:
         raise NoRepository
@@ -149,7 +149,7 @@ def _check_readable(place: Path) -> None:
 
 
 def check_repository(url: str, folder: Path, *, state: Path) -> None:
-    """Raise the GitFault that keeps a repository from being read, before git has it."""
+    """Check a repository before git opens it. Raises GitFault if it must not be read."""
     is_lasting = True
     try:
         LocalRepository(folder, reader=os.geteuid(), state=state).folders()

@@ -1,8 +1,8 @@
-"""A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
+"""A mirror: a bare repository of our own, into which the followed refs of another repository are fetched.
 
-Nothing is ever checked out, and the other repository is only read. Here are also polls, and the files of a mirror:
-leftovers of killed programs, its packs, and folders that nobody uses any more. `snapshots` reads what was fetched. At
-most one task may write a mirror at a time: `remote` sees to that.
+Nothing is checked out, and the other repository is only read. This module also has polls, and the maintenance of a
+mirror's files: leftovers of killed programs, packs, and unused folders. `snapshots` reads the fetched objects. At most
+one task may write a mirror at a time: `remote` ensures that.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from reconciler.git.remotes import credentials, errors
 from reconciler.git.remotes.program import NO_SMART_PROTOCOL, GitProgram, Limits, Output
 from reconciler.git.remotes.sources import Source
 
-# What a killed git leaves behind. Nobody else writes into a mirror, so whatever is found is stale.
+# Leftovers of a killed git. Only we write into a mirror, so these files are stale.
 LEFTOVERS = (
     "*.lock",
     "refs/**/*.lock",
@@ -37,14 +37,14 @@ LEFTOVERS = (
 
 
 def sweep_mirror(mirror: Path) -> None:
-    """Remove what killed git programs left in a mirror. Nobody may write there meanwhile."""
+    """Remove leftovers of killed git programs from a mirror. Nothing may write there meanwhile."""
     for pattern in LEFTOVERS:
         for leftover in mirror.glob(pattern):
             remove_files(leftover)
 
 
 def measure_packs(mirror: Path) -> tuple[int, int]:
-    """How many packs there are, and the bytes in them."""
+    """Return the number of packs and their size in bytes."""
     sizes = [file.stat().st_size for file in (mirror / "objects/pack").glob("*.pack")]
     return len(sizes), sum(sizes)
 
@@ -72,7 +72,7 @@ FETCH = (
     "--no-recurse-submodules",
     "--no-auto-maintenance",
 )
-# What came from this machine is neither compressed nor stored as differences (see `program`): both are done here, once.
+# Objects from this machine are neither compressed nor stored as differences (see `program`): this does both, once.
 REPACK = ("-c", "pack.compression=-1", "repack", "--quiet", "--geometric=2", "--window=10", "-d")
 SLOW_DISK = "look whether its disk hangs, or raise `timeout`"
 SLOW = "look whether the network or the server hangs, or raise `timeout`"
@@ -82,7 +82,7 @@ SLOW_OWN = "look whether the disk of `stateDir` hangs"
 class Mirror:
     """One bare repository under the state directory. Its content can be fetched again at any time.
 
-    What the mirror beside it called `borrows` holds is not fetched, but read there.
+    Objects of the mirror `borrows` beside it are not fetched again, but read there.
     """
 
     def __init__(self, path: Path, program: GitProgram, *, url: str, borrows: str = "") -> None:
@@ -92,7 +92,7 @@ class Mirror:
         self._borrows = borrows
 
     async def ensure(self) -> None:
-        """Make the mirror exist and be free of what a killed process left. Call it before anything else."""
+        """Make the mirror if it is missing, and remove leftovers of killed processes. Call it first."""
         for leftover in (self._beside("new"), self._beside("old")):
             await _to_its_end(remove_files, leftover)
         if errors.is_mirror(self.path):
@@ -101,7 +101,7 @@ class Mirror:
             await self.rebuild()
 
     async def rebuild(self) -> None:
-        """Start again with an empty mirror. Killed at any point, the next `ensure` ends what was begun."""
+        """Start again with an empty mirror. If the process is killed, the next `ensure` completes it."""
         fresh, old = self._beside("new"), self._beside("old")
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         await _to_its_end(remove_files, fresh)
@@ -111,14 +111,14 @@ class Mirror:
         if self._borrows:  # from our folder of objects, so that no name of a folder above is in the file
             (fresh / "objects/info/alternates").write_text(f"../../{self._borrows}/objects\n", encoding="utf-8")
         await _to_its_end(remove_files, old)
-        # Between the two renames there is no mirror, which is taken as not yet made.
+        # Between the two renames there is no mirror, which counts as not made yet.
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(old)
         fresh.rename(self.path)
         await _to_its_end(remove_files, old)
 
     async def heads(self, private_refs: Collection[str] = (refs.PRIVATE,)) -> dict[str, RefHead]:
-        """Return where our refs are, all of them when none are named; what leads to no commit is left out."""
+        """Return the commits of our refs, by default of all. Refs that lead to no commit are left out."""
         fields = "--format=%(refname) %(objecttype) %(objectname)"
         output = await self._git("for-each-ref", fields, "--", *sorted(private_refs), output_bytes=REFS_BYTES)
         lines = [line.split(" ") for line in output.stdout.decode("ascii", "replace").splitlines()]
@@ -131,22 +131,22 @@ class Mirror:
         }
 
     async def reaches(self, commit: str) -> bool:
-        """Return whether one of our refs leads to this commit. An object may be there that nobody may have."""
+        """Return True if one of our refs leads to this commit. Other objects may exist that callers may not see."""
         if (await self._peeled([commit])).get(commit) != commit:
             return False
         lacking = await self._git("rev-list", "--max-count=1", commit, "--not", f"--glob={refs.PRIVATE}*")
         return not lacking.stdout
 
     async def drop(self, private_refs: Collection[str]) -> None:
-        """Follow these no longer. Their commits stay."""
+        """Delete these refs. Their commits stay."""
         if private_refs:
             orders = "".join(f"delete {ref}\n" for ref in sorted(private_refs))
             await self._git("update-ref", "--stdin", stdin=orders)
 
     async def poll(self, source: Source, followed: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
-        """Return where each is, or the fault that is its own: branch-missing, empty, unsupported-format.
+        """Return the commit of each ref, or its own fault: branch-missing, empty, unsupported-format.
 
-        Raises GitFault for what concerns them all. `source` gives the URL and the limits.
+        Raises GitFault for a failure of the whole poll. `source` has the URL and the limits.
         """
         asked = sorted(followed)
         # The remote's HEAD too: in most remotes it tells that they are not empty, without another call.
@@ -174,9 +174,9 @@ class Mirror:
         return found | {one: _absent(source, one, is_empty=is_empty) for one in lacking}
 
     async def fetch(self, source: Source, followed: Followed, head: RefHead) -> RefHead:
-        """Bring the whole history of a head into the mirror; return what came, maybe newer. Raises GitFault.
+        """Fetch the whole history of a head into the mirror; return the fetched head, maybe a newer one.
 
-        `source` gives the URL and the limits.
+        `source` has the URL and the limits. Raises GitFault.
         """
         limits = Limits(seconds=source.timeout, file_bytes=source.max_bytes, objects=source.max_objects)
         # Without either, git ends well and leaves out what a shallow repository cuts off. What was cut off once would
@@ -205,7 +205,7 @@ class Mirror:
         return held._replace(ref=head.ref)
 
     async def ask(self, source: Source, *arguments: str, output_bytes: int = 1 << 20) -> Output:
-        """Run git against the source, in the mirror; every way to fail becomes a GitFault."""
+        """Run git against the source, in the mirror. Every failure becomes a GitFault."""
         limits = Limits(seconds=source.timeout, output_bytes=output_bytes)
         output = await self._run(source, *arguments, limits=limits)
         if output.status != 0 and not output.truncated:
@@ -221,7 +221,7 @@ class Mirror:
             raise GitFault(RepositoryState.UNREACHABLE, told) from None
 
     async def _peeled(self, objects: Sequence[str]) -> dict[str, str]:
-        """The commit that each object is, or that a tag leads to in the end; what leads to none is left out."""
+        """Return the commit of each object, following tags. Objects that lead to no commit are left out."""
         if not objects:
             return {}
         asked = "".join(f"{one}^{{commit}}\n" for one in objects)
@@ -231,8 +231,8 @@ class Mirror:
         return {one: commit for one, commit in zip(objects, answers, strict=True) if refs.OBJECT_ID.fullmatch(commit)}
 
     async def _tidy(self) -> None:
-        """Join small packs when there are many. Nothing is dropped: commits that a force-push removed are still wanted
-        for diffs. What came is of use as it is, so a fault is told, and the next fetch tries again.
+        """Join small packs if there are many. Commits that a force-push removed are kept for diffs. A failure is only
+        logged, because the fetched objects are usable, and the next fetch tries again.
         """
         packs, _ = await asyncio.to_thread(measure_packs, self.path)
         if packs > MANY_PACKS:
@@ -249,7 +249,7 @@ class Mirror:
         output_bytes: int = 1 << 20,
         seconds: float | None = None,
     ) -> Output:
-        """Run git on our own files alone, in the mirror if it `is_made`, for at most OWN_SECONDS if nothing is said.
+        """Run git on our own files, in the mirror if it `is_made`, by default for at most OWN_SECONDS.
 
         Raises GitFault.
         """
@@ -281,7 +281,7 @@ def _absent(source: Source, one: Followed, *, is_empty: bool) -> GitFault:
 
 
 async def _to_its_end(act: Callable[[Path], None], path: Path) -> None:
-    """Change files in a thread. Cancelled, it returns no sooner: nothing ends a thread, and whoever comes next writes
+    """Change files in a thread. A cancelled call still waits for it: a thread cannot be ended, and the next writer uses
     the same files.
     """
     acting = asyncio.ensure_future(asyncio.to_thread(act, path))
@@ -292,13 +292,13 @@ async def _to_its_end(act: Callable[[Path], None], path: Path) -> None:
         raise
 
 
-# Folders that nobody uses any more, mirrors above all: renamed at once, and removed in their own time.
+# Unused folders, mostly mirrors: they are renamed at once, and removed later.
 
 GONE = re.compile(r"\..+\.[0-9]+\.gone")
 
 
 def retire_folder(folders: Iterable[Path]) -> list[Path]:
-    """Rename those that are there; under which names. What comes again under its own name cannot meet its removal."""
+    """Rename folders that exist, and return the new names, so that new folders can be made under the old ones."""
     aside: list[Path] = []
     for folder in folders:
         if folder.is_dir() and not folder.is_symlink():
@@ -310,7 +310,7 @@ def retire_folder(folders: Iterable[Path]) -> list[Path]:
 
 
 def remove_retired(folders: Sequence[Path]) -> None:
-    """Remove folders, in a thread that holds up neither the start nor a stop: the next start goes on with the rest."""
+    """Remove folders in a thread that delays neither the start nor a stop: the next start continues with the rest."""
     if folders:
         threading.Thread(target=_remove, args=(folders,), name="remove-leftovers", daemon=True).start()
 

@@ -1,8 +1,8 @@
-"""One run of a program to its end, with its time, its output, its memory and the files it writes bounded.
+"""One run of a program to its end, with limits on its time, output, memory and files.
 
-Each run has a thread of its own. `subprocess` starts a program with vfork: the event loop's own way copies the tables
-of this process's memory, several milliseconds of CPU for each. A pipe that belongs to one thread is closed once, and
-never a file that another thread opened meanwhile under the same number.
+Each run has a thread of its own. `subprocess` starts a program with vfork; the event loop would copy the page tables of
+this process, which takes several milliseconds of CPU. Only this thread closes its pipes, so it never closes a file that
+another thread opened under the same number.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ Watch = Callable[[bytes], str | None]
 
 
 class Finished(NamedTuple):
-    """How a program ended.
+    """The end of a program.
 
     `truncated`: it wrote more than its limit and was stopped; `stdout` is the beginning. `errors` is the end of its
-    standard error, in whole lines. `stopped`: why `watch` had it stopped.
+    standard error, in whole lines. `stopped` is the reason if `watch` stopped it.
     """
 
     status: int
@@ -48,10 +48,9 @@ class Finished(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A program with its arguments. `descriptors` are open in it and in what it starts; nothing else of ours is.
+    """A program with its arguments. It and its children inherit only these `descriptors`.
 
-    `watch` gets all of its standard error, piece by piece, in another thread, and may have it stopped by giving a
-    reason.
+    `watch` gets all of its standard error, piece by piece, in another thread, and may stop it by returning a reason.
     """
 
     arguments: tuple[str, ...]
@@ -67,15 +66,15 @@ class Command:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the variables that every program has; nothing is inherited but the search path for programs."""
+    """Return the variables of every program. Only the search path for programs is inherited."""
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LC_ALL": "C"}
 
 
 async def run_command(command: Command) -> Finished:
     """Run a program to its end.
 
-    Raises TimeoutError when it takes longer than its limit, Refused when there is no such program, Transient when it
-    cannot be started now. However this call ends, no process of it stays.
+    Raises TimeoutError if it takes longer than its limit, Refused if there is no such program, Transient if it cannot
+    be started now. In every case, no process of it remains.
     """
     run = _Run(command)
     ended = bounded_io.on_thread(run.finish)
@@ -89,7 +88,7 @@ async def run_command(command: Command) -> Finished:
 
 
 async def _reaped(ended: "asyncio.Future[Finished]") -> None:
-    """Wait until a killed program is gone. A caller that is cancelled again waits all the same, for it is soon."""
+    """Wait until a killed program has ended, even if the caller is cancelled again, since it takes only a moment."""
     loop = asyncio.get_running_loop()
     end = loop.time() + REAP_SECONDS + WAKE_SECONDS
     while not ended.done() and loop.time() < end:
@@ -100,7 +99,7 @@ async def _reaped(ended: "asyncio.Future[Finished]") -> None:
 
 
 class _Run:
-    """A program and the thread that reads what it writes."""
+    """A program and the thread that reads its output."""
 
     def __init__(self, command: Command) -> None:
         self._command = command
@@ -114,7 +113,7 @@ class _Run:
         self._stopped: str | None = None
 
     def kill(self) -> None:
-        """Kill it, and its process group, unless it has ended."""
+        """Kill the program and its process group, unless it has ended."""
         with self._lock:
             self._is_over = True
             if self._process is not None and self._process.returncode is None:
@@ -122,7 +121,7 @@ class _Run:
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     def finish(self) -> Finished:
-        """Start it, and read what it writes until it has ended."""
+        """Start the program, and read its output until it has ended."""
         with self._lock:
             if self._is_over:
                 raise Transient("the program was not started, since nobody waits for it")
@@ -153,7 +152,7 @@ class _Run:
                         selector.unregister(key.fileobj)
 
     def _reap(self, process: "subprocess.Popen[bytes]") -> None:
-        """Wait for its end, which comes soon if it closed its pipes, or was killed."""
+        """Wait for its end. It is near, because the program closed its pipes or was killed."""
         while not self._is_over:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(WAKE_SECONDS)
@@ -213,7 +212,7 @@ def _check_program(command: Command) -> None:
 
 
 def _bounded(command: Command) -> tuple[str, ...]:
-    """The command under its limits: by the shell, since a limit set after the start comes too late."""
+    """Return the command with its limits. The shell sets them, because after the start it would be too late."""
     limits = []
     if command.file_bytes is not None:
         # The signal is ignored, so that git says "File too large" instead of ending without a word.

@@ -37,16 +37,16 @@ _STRAYED = re.compile(rb"=> Send header: GET (?!\S*/info/refs\?(?:\S*&)?service=
 
 
 class FetchWatch:
-    """Watches one fetch with `--progress`; called with each piece of its standard error."""
+    """Watches one fetch with `--progress`. It is called with each piece of its standard error."""
 
     def __init__(self, most_objects: int, *, is_traced: bool = False) -> None:
-        """`is_traced`: what git sends over http is there too."""
+        """Begin to watch. `is_traced`: standard error also has the trace of http."""
         self._most = most_objects
         self._is_traced = is_traced
         self._rest = b"\n"
 
     def __call__(self, piece: bytes) -> str | None:
-        """Why the fetch has to be stopped; None as long as it may go on."""
+        """Return why the fetch must be stopped; None as long as it may continue."""
         text = self._rest + piece
         self._rest = text[max(text.rfind(b"\n"), text.rfind(b"\r"), len(text) - LINE_BYTES, 0) :]
         if any(int(found) > self._most for found in _RECEIVING.findall(text)):
@@ -54,11 +54,11 @@ class FetchWatch:
         return NO_SMART_PROTOCOL if self._is_traced and _STRAYED.search(text) else None
 
 
-# Running the `git` program, with an environment and configuration of ours alone and with every resource bounded.
+# Running the `git` program with our own environment and configuration, and with limits on every resource.
 #
-# No user's or system's configuration, no hooks, no prompts, and no protocol but local files; with `remote`, that of the
-# repository's URL instead, with its credentials. How a transport uses them is in `https` and `ssh`; what the arguments
-# mean, and what git's answers mean, is the caller's business.
+# It gets no configuration of users or the system, no hooks and no prompts. The only protocol is local files, or with
+# `remote` that of the repository's URL with its credentials (`https` and `ssh`). The caller knows the arguments and the
+# meaning of the output.
 
 # In a file, since options given with -c do not reach the upload-pack that git starts for the other repository.
 # Names that would be hostile in a working tree are let through: nothing is ever checked out, snapshots report them
@@ -109,12 +109,12 @@ class Limits:
 
 
 class Output(NamedTuple):
-    """How a run of git ended.
+    """The end of a run of git.
 
-    `truncated`: it wrote more than its limit and was stopped; `stdout` is the beginning. `stderr` is bounded, and as
-    it came: any of the `secrets` of the run may be in it. `retry_after`: the seconds that the remote asks to wait
-    before it is asked again; None when it did not say. `notes`: what we know ourselves, of why git was stopped, where
-    it was redirected, what ended it; where a redirect leads is the remote's to say.
+    `truncated`: it wrote more than its limit and was stopped; `stdout` is the beginning. `stderr` is the raw text of
+    limited size, which may have the `secrets` of the run. `retry_after` is the number of seconds that the remote asks
+    to wait; None if it did not say. `notes` are our own findings: why git was stopped, a redirect, the signal that
+    ended it. The target of a redirect is text from the remote.
     """
 
     status: int
@@ -129,8 +129,7 @@ class Output(NamedTuple):
 class GitProgram:
     """The git program as this service runs it. `home` belongs to this object: nothing else may write there.
 
-    The local repositories of `safe_directories`, and no others, it reads even when another user owns them. Nothing is
-    written until the first run.
+    Of repositories of other users, it reads only those in `safe_directories`. Nothing is written until the first run.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class GitProgram:
         self._installing = threading.Lock()  # a caller that is cancelled leaves its thread behind
 
     def environment(self, *, protocol: str = "file") -> dict[str, str]:
-        """The variables that every run sees; nothing is inherited but the search path for programs."""
+        """Return the variables of every run. Only the search path for programs is inherited."""
         return {
             **processes.environment(self.home),
             "GIT_CONFIG_NOSYSTEM": "1",
@@ -172,12 +171,11 @@ class GitProgram:
     async def run(
         self, *arguments: str, limits: Limits, remote: bool = False, stdin: int = asyncio.subprocess.DEVNULL
     ) -> Output:
-        """Run `git arguments...` to its end; `remote`: it may talk to the URL, with the credentials as they are now.
-        `stdin`: a descriptor that it reads from where that stands.
+        """Run `git arguments...` to its end. With `remote`, it may connect to the URL, with the present credentials.
+        `stdin` is a descriptor that it reads from its present position.
 
-        Raises TimeoutError when it takes longer than its limit, and GitFault: unreachable when git cannot be started,
-        and with `remote` unauthorized for a file of credentials that cannot be used. However this call ends, no process
-        of it stays.
+        Raises TimeoutError if it takes longer than its limit, and GitFault: unreachable if git cannot be started, and
+        with `remote` unauthorized for an unusable file of credentials. In every case, no process of it remains.
         """
         try:
             async with asyncio.timeout(limits.seconds):
@@ -207,7 +205,7 @@ class GitProgram:
             raise GitFault(RepositoryState.UNREACHABLE, refused.message, lasting=True) from refused
 
     def _install(self) -> None:
-        """Write what every run needs. No run comes before it: git takes a missing configuration for an empty one."""
+        """Write the files for every run. Call it before each run, because git ignores a missing configuration."""
         with self._installing:
             try:
                 self.home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
-"""Proposals: finding and fetching what is to be compared, in a mirror of its own.
+"""Proposals: finding and fetching commits to compare, in a mirror of their own.
 
-A commit that is named by its id must be one that a ref of ours leads to, or the tip of a ref that may be proposed. That
-some mirror holds it is not enough: forks of a repository share their objects at a forge, and whoever knows an id would
-read what was never shown to him.
+A commit that is named by its id must be in the history of one of our refs, or the tip of a ref that may be proposed.
+An object in a mirror is not enough: forks of a repository share their objects at a forge, so a caller who knows an id
+could read a commit of a private fork.
 
-Nothing here is the following's: it has calls, limits and a memory of faults of its own, so that a proposal that is slow
-or fails delays no poll and changes no state.
+Proposals have their own calls, limits and memory of faults, so a slow or failing proposal delays no poll and changes
+no state.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ ABSENT = frozenset({RepositoryState.BRANCH_MISSING, RepositoryState.EMPTY})  # s
 
 
 class SecondMirror:
-    """The second mirror of a remote: what was proposed there, and is not followed. One task at a time may use it.
+    """The second mirror of a remote, for proposals. One task at a time may use it.
 
-    It borrows all that the first mirror holds, so that only what is new is fetched, and lends it nothing: what
-    strangers proposed is never in the first. It is made anew, under another number, when it is full, is damaged, or the
-    first one was made anew; of the one before, whose objects somebody may still read, the files stay until the next.
+    It borrows the objects of the first mirror, so only new ones are fetched. The first mirror never gets its objects,
+    which strangers proposed. It is made again, under another number, if it is full or damaged, or if the first mirror
+    was made again. Its old files stay until the next time, because somebody may still read them.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class SecondMirror:
 
     @property
     def path(self) -> Path | None:
-        """The folder; None as long as nothing was fetched."""
+        """The folder; None before the first fetch."""
         return None if self._current is None else self._current.path
 
     @property
@@ -57,9 +57,9 @@ class SecondMirror:
         return [folder for folder in (self.path, self._before) if folder is not None]
 
     async def prepare(self, generation: int, *, max_bytes: int) -> None:
-        """Be of use beside this generation of the first mirror, and have room for one fetch more.
+        """Make sure that it fits this generation of the first mirror, and has room for another fetch.
 
-        It has none when it holds more than one fetch may bring, or so many packs that they would be joined.
+        It is full if it has more bytes than one fetch may bring, or so many packs that they would be joined.
         """
         if self.path is not None:
             packs, size = await asyncio.to_thread(mirrors.measure_packs, self.path)
@@ -68,13 +68,13 @@ class SecondMirror:
         self._generation = generation
 
     async def reaches(self, commit: str) -> bool:
-        """Return whether a ref of a proposal leads to a commit. Raises GitFault."""
+        """Return True if a ref of a proposal leads to a commit. Raises GitFault."""
         return self._current is not None and await self._current.reaches(commit)
 
     async def hold(self, first: Mirror, source: Source, wanted: Followed, head: RefHead) -> RefHead:
-        """Have the whole history of a head here; return what came, maybe newer. Raises GitFault.
+        """Fetch the whole history of a head; return the fetched head, maybe a newer one. Raises GitFault.
 
-        `source` gives the URL and the limits. What fails leaves nothing.
+        `source` has the URL and the limits. A failed fetch leaves nothing.
         """
         if self._current is None:
             path = first.path.with_name(f"{first.path.name}.proposals-{self._number + 1}")
@@ -93,7 +93,7 @@ class SecondMirror:
         return came
 
     async def leave(self) -> None:
-        """Hold nothing any more, and remove what was left the last time."""
+        """Drop the present mirror, and remove the files of the one before."""
         gone, self._before = self._before, self.path or self._before
         self._current = None
         self._heads.clear()
@@ -124,8 +124,8 @@ class FoundCommit(NamedTuple):
 class Proposal:
     """Two commits to compare, and the folders that hold their whole history together.
 
-    A ref is its full name, a commit's id where one was named by it, or `HEAD` of a remote where that names no branch.
-    `proposals` is None when everything is in the mirror. `is_followed`: the base is what the repository follows.
+    A ref is a full name, the id of a commit that was named by it, or `HEAD` if the remote's HEAD names no branch.
+    `proposals` is None if everything is in the mirror. `is_followed`: the base is the ref that the repository follows.
     """
 
     base_ref: str
@@ -138,7 +138,7 @@ class Proposal:
 
 
 class Proposals:
-    """Of one remote, for all who follow something of it: one is found at a time. `limit` bounds the calls of all."""
+    """The proposals of one remote, for all its repositories, found one at a time. `limit` bounds all calls."""
 
     def __init__(self, remote: Remote, *, limit: ConcurrencyLimit) -> None:
         self._remote = remote
@@ -158,9 +158,9 @@ class Proposals:
         return self._second.folders
 
     async def find(self, *wanted: Followed, follows: Followed) -> Mapping[Followed, FoundCommit]:
-        """Return where these are, held with all their history. Raises GitFault, ProposalNotFound.
+        """Fetch these with their whole history and return their commits. Raises GitFault, ProposalNotFound.
 
-        `follows` is what the repository of the caller follows.
+        `follows` is the ref that the caller's repository follows.
         """
         # What a commit's id names may come with what a ref names.
         asked = sorted(dict.fromkeys(wanted), key=lambda one: one.is_fixed)
@@ -176,7 +176,7 @@ class Proposals:
             return {one: await self._find(first, one, follows) for one in asked}
 
     async def tips(self, wanted: Collection[str]) -> dict[str, str | None]:
-        """Return where refs are, as far as that is known, by their names."""
+        """Return the known commits of refs, by their names."""
         began, seen = self._remote.polled
         self._note(seen, at=began)
         now = self._remote.clock()
@@ -190,7 +190,7 @@ class Proposals:
         return {ref: self._tips[ref].commit for ref in sorted(wanted) if ref in self._tips}
 
     def _note(self, heads: Mapping[Followed, RefHead | Exception], *, at: float) -> None:
-        """Remember where refs were when somebody looked."""
+        """Remember the commits of refs at a poll."""
         for one, head in heads.items():
             ref = head.ref if isinstance(head, RefHead) else one.full
             is_absent = isinstance(head, GitFault) and head.state in ABSENT
@@ -203,7 +203,7 @@ class Proposals:
             del self._tips[next(iter(self._tips))]
 
     async def close(self) -> None:
-        """Nobody may ask any more; whoever waits is told so, and ends its git."""
+        """Refuse further calls. Those that wait get an error and end their git."""
         self._is_closed = True
         for bound in self._waiting:
             if not bound.expired():
@@ -213,7 +213,7 @@ class Proposals:
 
     @contextlib.asynccontextmanager
     async def _bounded(self, lock: asyncio.Lock) -> AsyncIterator[None]:
-        """Around waiting for the remote, for as long as the repositories allow git; one at a time."""
+        """Limit the time of a call to the longest `timeout` of the repositories, and allow one call at a time."""
         url, seconds = self._remote.url, self._remote.source().timeout
         try:
             async with asyncio.timeout(0 if self._is_closed else seconds) as bound:
@@ -254,7 +254,7 @@ class Proposals:
         return FoundCommit(wanted.name, wanted.name, self._second.path)
 
     async def _located(self, first: Mirror, wanted: Followed) -> tuple[Followed, RefHead]:
-        """The ref that leads to what is wanted, and its present head. Raises GitFault, ProposalNotFound."""
+        """Return the ref that leads to the wanted commit, and its present head. Raises GitFault, ProposalNotFound."""
         if not wanted.is_fixed:
             result = (await self._look([wanted]))[wanted]
             if isinstance(result, Exception):
@@ -273,7 +273,7 @@ class Proposals:
         raise git_refs.proposal_not_found(wanted.name, url=self._remote.url)
 
     async def _look(self, wanted: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
-        """Return where refs are by the remote, or the fault of each. Raises GitFault, also that of a moment ago."""
+        """Poll refs; return their commits or faults. Raises GitFault, for a while also that of the last poll."""
         first = await self._remote.ready()
         await self._remote.inspect()
         began = self._remote.clock()
@@ -301,7 +301,7 @@ class Proposals:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Around whatever asks the remote. Raises GitFault while it wants to be left alone."""
+        """Wrap each call to the remote. Raises GitFault while its Retry-After lasts."""
         self._remote.rest.check()
         with self._rest.asking():
             yield

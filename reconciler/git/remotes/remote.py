@@ -26,7 +26,7 @@ MOST_REJECTED = 1000  # heads that are remembered
 
 
 class RemotePlace(NamedTuple):
-    """The folders of a remote: its mirror, and the home of the git program that fills it. Nobody else's.
+    """The folders of a remote: its mirror, and the home of the git program that fills it.
 
     Both are in `state`, where no repository on this machine may lead.
     """
@@ -44,7 +44,7 @@ class PollAnswer(NamedTuple):
 
 
 class RetryAfter:
-    """Until when one remote wants to be left alone, by `Retry-After`. `clock` is in seconds."""
+    """The time until which one remote must not be called, from `Retry-After`. `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -52,7 +52,7 @@ class RetryAfter:
         self._fault: GitFault | None = None
 
     def check(self, *, insists: bool = False) -> None:
-        """Raise the GitFault of a remote that wants to be left alone, with the time left, unless a person `insists`."""
+        """Raise a GitFault with the remaining time while the remote must not be called, unless a person `insists`."""
         left = self._until - self._clock()
         if self._fault is not None and left > 0 and not insists:
             fault = self._fault
@@ -60,9 +60,9 @@ class RetryAfter:
 
     @contextmanager
     def asking(self, *, insists: bool = False) -> Iterator[None]:
-        """Around whatever asks the remote, to learn how long it wants to be left alone. Raises as `check` does.
+        """Wrap each call to the remote, to learn its `Retry-After`. Raises what `check` raises.
 
-        Once it gave a person what it was asked for, it is asked again.
+        After a person's call succeeded, the remote is called normally again.
         """
         self.check(insists=insists)
         try:
@@ -75,19 +75,19 @@ class RetryAfter:
 
 
 class RejectedHeads:
-    """Heads that no fetch within the same bounds can bring: too much, or what Git's checks refuse."""
+    """Heads that cannot be fetched within the same limits: they are too large, or Git's checks refuse them."""
 
     def __init__(self) -> None:
         self._faults: dict[tuple[object, ...], GitFault] = {}
 
     def check(self, followed: Followed, head: RefHead, source: Source) -> None:
-        """Raise the GitFault that the last fetch of this head ended in."""
+        """Raise the GitFault of the last fetch of this head, if it was rejected."""
         fault = self._faults.get(_attempt(followed, head, source))
         if fault is not None:
             raise fault.with_traceback(None)
 
     def note(self, followed: Followed, head: RefHead, source: Source, fault: GitFault) -> None:
-        """Remember what a fetch of this head ended in, if that is a fault of the head."""
+        """Remember the fault of a fetch, if the head is its cause."""
         if fault.of_head:
             self._faults[_attempt(followed, head, source)] = fault
             for attempt in list(self._faults)[:-MOST_REJECTED]:
@@ -99,9 +99,9 @@ def _attempt(followed: Followed, head: RefHead, source: Source) -> tuple[object,
 
 
 class Remote:
-    """One URL with one set of credentials: the mirror, and the polls that all who follow it share.
+    """One URL with one set of credentials: the mirror, and the polls that its repositories share.
 
-    `limit` bounds the calls to remotes, `own_limit` the work in mirrors alone; `clock` is in seconds; `tally` counts
+    `limit` bounds the calls to remotes, `own_limit` the local work in mirrors; `clock` is in seconds; `tally` counts
     the calls to all remotes.
     """
 
@@ -143,10 +143,10 @@ class Remote:
         self._heads: dict[str, RefHead] = {}  # where our refs are
 
     async def poll(self, followed: Followed, *, since: float, insists: bool) -> PollAnswer:
-        """Return where a ref is, by a poll that began after `since`. Raises GitFault.
+        """Return the commit of a ref, by a poll that began after `since`. Raises GitFault.
 
-        Polls wait for the one under way and share the next; a person, who `insists`, does not wait for other polls. A
-        remote that asked to be left alone is polled for people only.
+        One poll runs at a time; calls that arrive meanwhile share the next one. A person's call, which `insists`, does
+        not wait for the other polls. While a Retry-After lasts, only people's calls poll the remote.
         """
         self.rest.check(insists=insists)
         async with self._polling[insists]:
@@ -185,9 +185,9 @@ class Remote:
             return await mirror.poll(self.source(), asked)
 
     async def fetch(self, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
-        """Fetch a head with all its history into the mirror; return the head that it holds, maybe a newer one.
+        """Fetch a head with its whole history into the mirror; return the fetched head, maybe a newer one.
 
-        One that cannot be fetched is not fetched again, unless somebody `insists`: raises the same GitFault.
+        A rejected head is not fetched again, unless a person `insists`: this raises the same GitFault.
         """
         if head.is_held_as(self._heads.get(followed.private_ref)):
             return head
@@ -222,11 +222,11 @@ class Remote:
         return came
 
     def has_head(self, commit: str) -> bool:
-        """Return whether the mirror is known to hold a commit, since one of our refs leads to it."""
+        """Return True if one of our refs leads to a commit, so that the mirror holds it."""
         return commit in {held.commit for held in self._heads.values()}
 
     async def ready(self) -> Mirror:
-        """The mirror, made once per process and free of what a killed one left; tried again after a fault.
+        """Return the mirror. The first call of a process makes or cleans it; after a fault, the next call tries again.
 
         Raises GitFault.
         """
@@ -239,7 +239,7 @@ class Remote:
         return self._mirror
 
     def source(self) -> Source:
-        """The remote with the widest limits of all who follow something of it."""
+        """The remote with the largest limits of its repositories."""
         plain = Source(url=self.url, credentials=self._credentials)
         every = self.sources or {plain}
         return replace(
@@ -250,7 +250,7 @@ class Remote:
         )
 
     async def rebuild(self, generation: int) -> None:
-        """Make the mirror anew, unless that happened after `generation`: many meet the same damage."""
+        """Make the mirror again, unless that happened after `generation`: others may have found the same damage."""
         async with self._writing:
             if self.generation == generation:
                 self.generation += 1
@@ -260,15 +260,15 @@ class Remote:
                 self.is_ready = True
 
     async def verify(self, head: RefHead, allowed: AllowedSigners) -> None:
-        """Return when a head that the mirror holds is signed by one of these. Raises GitFault, Transient."""
+        """Check that a head in the mirror is signed by one of these. Raises GitFault, Transient."""
         mirror = await self.ready()
         async with self._own_limit.slot(""):
             await Verification(allowed, mirror=mirror.path, program=mirror.program).verify(head)
 
     async def inspect(self) -> None:
-        """Judge what git is about to open, which whoever owns the repository may have changed since the last time.
+        """Check the local repository before git opens it, because its owner may have changed it since the last time.
 
-        Raises GitFault: unreachable, also when the disk is slow.
+        Raises GitFault unreachable, even if the disk is only slow.
         """
         source = self.source()
         if source.folder is None:
@@ -281,7 +281,7 @@ class Remote:
             raise GitFault(RepositoryState.UNREACHABLE, told) from None
 
     async def _drop(self, mirror: Mirror) -> None:
-        """Drop our refs that none of the sources follows any more, those of a former process included."""
+        """Delete our refs that no source follows any more, even those of a former process."""
         kept = {source.follows.private_ref for source in self.sources}
         dropped = self._heads.keys() - kept
         await mirror.drop(dropped)

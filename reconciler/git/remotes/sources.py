@@ -1,7 +1,4 @@
-"""Sources: the URL of a repository and the ref that is followed.
-
-What is there is not looked at here. What the parts of the answer are called is in `refs`.
-"""
+"""Sources: the URL of a repository and the followed ref. Nothing is opened here. `refs` has the names of refs."""
 
 import re
 from dataclasses import dataclass
@@ -41,22 +38,22 @@ class Source:
 
     @property
     def is_local(self) -> bool:
-        """Return whether the repository is a folder on this machine."""
+        """True if the repository is a folder on this machine."""
         return self.url.startswith(("/", "file:"))
 
     @property
     def folder(self) -> Path | None:
-        """The repository's folder, of the working tree or the bare repository itself; None for a remote."""
+        """The folder of the working tree or of the bare repository; None for a remote."""
         return local_path(self.url) if self.is_local else None
 
     @property
     def operand(self) -> str:
-        """The repository as git is told it. The slash keeps a file from being taken for a bundle of objects."""
+        """The repository as an argument of git. With the slash, git does not read a file as a bundle of objects."""
         return f"{self.folder}/" if self.is_local else self.url
 
 
 def local_path(url: str) -> Path:
-    """The absolute path that a path or a `file://` URL names; Refused for anything else."""
+    """Return the absolute path of a path or a `file://` URL. Raises Refused for anything else."""
     path = url
     if url.startswith("file:"):
         parts = urlsplit(url)
@@ -69,9 +66,7 @@ def local_path(url: str) -> Path:
 
 
 def host_of(url: str) -> str:
-    """Which host a checked URL leads to: `https://host:port`, in small letters and without user; '' for this
-    machine's own disk.
-    """
+    """Return the host of a checked URL as `https://host:port`, in lower case and without user; '' for a local path."""
     if url.startswith(("/", "file:")):
         return ""
     parts = urlsplit(url)

@@ -19,7 +19,7 @@ from reconciler.git.remotes.credentials import (
 from reconciler.git.remotes.https import Access, Transport
 from reconciler.settings.bounded_io import BoundedIO
 
-# ssh: which keys are shown and which hosts are believed. Nothing but what the settings say, and nothing forwarded.
+# ssh: its keys and trusted hosts. They come only from the settings, and nothing is forwarded.
 
 # `-F none` keeps the user's and the system's configuration out, so that these and ssh's own defaults are all there is:
 # no forwarding, no local command, no proxy, no control socket.
@@ -91,7 +91,7 @@ class Ssh(Transport):
 
 
 def ssh_command(credentials: Credentials) -> str:
-    """The command that git has a shell run."""
+    """Return the command that git runs in a shell."""
     known = _path(str(credentials.known_hosts_file or os.devnull))
     shown: tuple[str, ...] = ("IdentityFile=none",)
     if credentials.ssh_key_file is not None:
@@ -104,7 +104,7 @@ def ssh_command(credentials: Credentials) -> str:
 
 
 def _path(path: str) -> str:
-    """A path as ssh reads it in an option: in quotes, and `%` begins what it replaces. The settings refuse the rest."""
+    """Quote a path for an option of ssh, with `%` doubled. The settings refuse other special characters."""
     return '"' + path.replace("%", "%%") + '"'
 
 

@@ -23,19 +23,19 @@ BLANK = re.compile(rb"^[ \t\r]*$", re.MULTILINE)  # ssh-keygen takes such a line
 
 @dataclass(frozen=True, slots=True)
 class AllowedSigners:
-    """The file as it was at one moment."""
+    """The content of the file of signers at one moment."""
 
     path: Path
     content: bytes = field(repr=False)
 
     @property
     def digest(self) -> str:
-        """As long as it is the same, a head that was found good is good."""
+        """A digest of the file. While it is the same, a verified head need not be verified again."""
         return hashlib.sha256(self.content).hexdigest()
 
 
 def read_signers(path: Path) -> AllowedSigners:
-    """The file as it is now. Raises GitFault unsigned for one that cannot be read or names nobody."""
+    """Read the file of signers. Raises GitFault unsigned if it cannot be read or has no signer."""
     try:
         content = credentials.file_content(path, limit=MOST_BYTES)
     except UnusableFile as fault:
@@ -49,8 +49,8 @@ def _fault(path: Path, why: str) -> GitFault:
     return GitFault(RepositoryState.UNSIGNED, f"the file of signers {path} {why}; until then no new head is applied")
 
 
-# Asking git whether a head is signed by somebody who may. Git takes the object apart, and asks ssh-keygen, with the
-# object's own time. What is read here of an object only chooses the words, and whether a tag or its commit counts.
+# The verification of a head by git. Git parses the object and calls ssh-keygen with the object's own time. We read the
+# object only to choose the message, and to decide if the tag or its commit counts.
 
 SECONDS = 10.0  # for one run of git: it takes milliseconds
 MOST_OBJECT_BYTES = 1 << 20  # of a commit or tag: its message, mostly
@@ -68,7 +68,7 @@ _THIS_KEY = ": key "  # has expired, is not yet valid, is not permitted for some
 
 
 class Verification:
-    """Heads of one mirror against these signers. `program` runs git in the mirror."""
+    """Verifies heads of one mirror against these signers. `program` runs git in the mirror."""
 
     def __init__(self, signers: AllowedSigners, *, mirror: Path, program: GitProgram) -> None:
         self._signers = signers
@@ -76,7 +76,7 @@ class Verification:
         self._program = program
 
     async def verify(self, head: RefHead) -> None:
-        """Return when the head is signed by one of the signers: the tag, when it has a signature, else the commit.
+        """Check that the head is signed by one of the signers: the tag if it has a signature, otherwise the commit.
 
         Raises GitFault unsigned, and mirror-corrupt for an object that is not there; Transient.
         """
@@ -107,7 +107,7 @@ class Verification:
         return output.stdout
 
     async def _check(self, kind: str, name: str) -> None:
-        """Return when an object has a good signature of one of the signers."""
+        """Check that an object has a good signature of one of the signers."""
         raw, told = await self._read(kind, name), _told(kind, name)
         found = _SIGNATURE.search(raw.partition(b"\n\n")[0] if kind == COMMIT else raw)
         with tempfile.NamedTemporaryFile(dir=self._program.home, prefix="signers-") as file:
@@ -136,7 +136,7 @@ class Verification:
 
     async def _git(self, *arguments: str, shows: str) -> Output:
         limits = Limits(seconds=SECONDS, output_bytes=MOST_OBJECT_BYTES)
-        # No object stands for another one, even if somebody managed to bring such a ref into the mirror.
+        # Without replacement refs (git-replace), even if the mirror has such a ref.
         try:
             output = await self._program.run(
                 "--no-replace-objects", f"--git-dir={self._mirror}", *arguments, limits=limits

@@ -1,8 +1,8 @@
 """Watching repositories on this machine for new commits; the only module that imports watchfiles.
 
-An event says "look again" and nothing more: refs are packed, deleted and written again, and none of that is a news by
-itself. Events can be lost (network disks, overlays), so whoever listens polls too. One thread and one watch of the
-kernel's serve all repositories: a user may have 128 of these on many systems, for all programs together.
+An event only means "poll now": refs are also packed, deleted and written again without any news. Events can be lost
+(network disks, overlays), so polls continue. One thread and one kernel watch serve all repositories, because many
+systems allow a user only 128 watches for all programs together.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ FileFact: TypeAlias = tuple[int, ...] | None  # what stat(2) tells of a file tha
 
 
 class WatchEnded(Transient):
-    """The repository cannot be watched (any longer): it vanished, was replaced, or the system refuses. Poll it."""
+    """The repository cannot be watched (any longer): it is gone, was replaced, or the system refuses. Only poll it."""
 
 
 class Watcher:
@@ -49,7 +49,7 @@ class Watcher:
         self._thread: threading.Thread | None = None
 
     async def events(self, path: Path, *, stop: asyncio.Event) -> AsyncGenerator[None, None]:
-        """Yield once when the watch stands, since what came before it is unknown, then after every change of a ref.
+        """Yield once when the watch begins, because earlier changes are unknown, then after every change of a ref.
 
         Changes that come together, or while the consumer is busy, are one event. Ends soon after `stop` is set. Raises
         WatchEnded when the repository cannot be watched (any longer); poll until a new watch can be had.
@@ -79,14 +79,14 @@ class Watcher:
             stopped.cancel()
 
     def is_set(self) -> bool:
-        """Return whether to end: also when the program ends, since Python waits for this thread."""
+        """Return True if to end: also when the program ends, since Python waits for this thread."""
         return not self._watches or not threading.main_thread().is_alive()
 
     def _add(self, watch: "Watch") -> None:
         with self._lock:
             self._watches[watch] = None
             if self._thread is None:
-                # A thread of its own: watchfiles' own asynchronous way holds one of the 40 that all of anyio shares.
+                # A thread of its own: watchfiles' asynchronous function would hold one of anyio's 40 shared threads.
                 self._thread = threading.Thread(target=self._run, name=THREAD_NAME)
                 self._thread.start()
 
@@ -99,7 +99,7 @@ class Watcher:
             try:
                 self._serve()
             except Exception as error:
-                # Whatever it is: a thread that died unseen would tell nobody of anything any more.
+                # Any error: if the thread ended silently, no change would be reported any more.
                 if not isinstance(error, ERRORS):
                     log.exception("Watching repositories met a fault of the program; they are polled.")
                 self._fail(error)
@@ -115,7 +115,7 @@ class Watcher:
             watch.fail(error)
 
     def _serve(self) -> None:
-        """Until there is nothing to watch. Raises ERRORS."""
+        """Watch until there is nothing to watch. Raises ERRORS."""
         standing: Generator[None] | None = None
         try:
             while not self.is_set():
@@ -132,7 +132,7 @@ class Watcher:
                 standing.close()
 
     def _renewed(self, standing: Generator[None] | None, watches: "list[Watch]") -> Generator[None] | None:
-        """A watch of the kernel's with the new ones too. It stands before the old one ends: nothing is missed."""
+        """Return a kernel watch with the new repositories. It begins before the old one ends, so no event is lost."""
         kept = [watch for watch in watches if watch.is_there() and watch.is_closed()]
         fresh = _kernel_watch(kept, stop=self) if kept else None
         try:
@@ -152,8 +152,8 @@ class Watcher:
 
 
 def _kernel_watch(watches: "list[Watch]", *, stop: Watcher) -> Generator[None]:
-    """Watch the refs of many repositories: yield once the watch stands, and then after each tick, which takes a tenth
-    of a second at most. Raises ERRORS.
+    """Watch the refs of many repositories: yield when the watch begins, and then after each tick of at most a tenth of
+    a second. Raises ERRORS.
     """
     by_refs: dict[str, list[Watch]] = {}
     for watch in watches:
@@ -192,7 +192,7 @@ def _watched_folder(name: str, watched: Collection[str]) -> str:
 
 
 class Watch:
-    """One repository, as the thread knows it."""
+    """The state of one watched repository in the thread."""
 
     refs: Path  # watched with everything below it
 
@@ -207,7 +207,7 @@ class Watch:
         self._facts: list[FileFact] = []
 
     def is_there(self) -> bool:
-        """Return whether it is where it was, without a fault; of a new one, whether it is a repository."""
+        """Return True if the repository is unchanged in its place; for a new one, if it is a repository."""
         if self.failure is None:
             try:
                 self._check()
@@ -216,7 +216,7 @@ class Watch:
         return self.failure is None
 
     def is_closed(self) -> bool:
-        """Return whether its folder of refs leads nowhere else, so that the kernel is told of nothing else."""
+        """Return True if no link leads out of its folder of refs, so that the kernel watches only this folder."""
         try:
             _check_refs(self.refs)
         except ERRORS as error:
@@ -224,20 +224,20 @@ class Watch:
         return self.failure is None
 
     def begin(self) -> None:
-        """The kernel watches it: whatever was before is unknown."""
+        """Record that the kernel watches it now. Earlier changes are unknown."""
         if self.is_new:
             self.is_new = False
             self.wake()
 
     def look(self) -> None:
-        """Look at what the kernel does not tell of."""
+        """Check the files that the kernel does not watch."""
         if self.is_there():
             before, self._facts = self._facts, list(map(_fact, self._files))
             if self._facts != before:
                 self.wake()
 
     def fail(self, error: Exception) -> None:
-        """It cannot be watched any longer."""
+        """Report that it cannot be watched any longer."""
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         self.failure = WatchEnded(f"{self.path} cannot be watched ({reason}); it is polled instead")
         self.is_new = False
@@ -272,7 +272,7 @@ def _fact(file: Path) -> FileFact:
 
 
 def _check_refs(refs: Path) -> None:
-    """Raise ValueError when to watch a folder of refs is to watch what is not in it: links are followed."""
+    """Raise ValueError if a link leads out of a folder of refs: a watch would follow it."""
     for number, path in enumerate(refs.rglob("*")):
         if number == MOST_REFS:
             raise ValueError(f"it has more than {MOST_REFS} refs in files of their own")

@@ -31,7 +31,7 @@ NAME = "service"
 
 
 def check_service(process: int | None) -> list[DoctorFinding]:
-    """Tell whether the service runs."""
+    """Return True if the service runs."""
     return [ok(NAME, "it does not run" if process is None else f"it runs (process {process})")]
 
 

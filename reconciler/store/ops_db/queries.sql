@@ -43,8 +43,8 @@ delete from notification_status where notification = ?;
 -- name: remove_read_statuses
 delete from notification_status where notification = ? and status = 'read';
 
--- The next two run in a copy that nobody uses yet. Who was signed in, and the key that sealed what a browser carries to a
--- provider, open something and cannot be asked back: they must not come alive again.
+-- The next two run in a backup: old sessions, and the key that sealed sign-ins in progress, must not become valid
+-- again.
 -- name: forget_sessions
 delete from session;
 

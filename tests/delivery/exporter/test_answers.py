@@ -1,4 +1,4 @@
-"""What an endpoint answers is shown and kept decoded, and without the secrets that were sent to it."""
+"""Answers of endpoints are shown and kept decoded, and without the secrets that were sent."""
 
 import base64
 import gzip

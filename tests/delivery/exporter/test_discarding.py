@@ -1,4 +1,4 @@
-"""What is discarded: all that is not in flight, also what waits for another attempt."""
+"""Discarding: everything that is not in flight, even batches that wait for another attempt."""
 
 from collections.abc import Callable
 
@@ -78,7 +78,7 @@ async def test_what_is_in_flight_is_neither_discarded_nor_counted_and_arrives_on
 
 
 def goes(sink: Sink) -> bool:
-    """Whether what arrives in the end is on its way."""
+    """Return True if the record that arrives in the end was sent."""
     return any(one.body in (b'"goes"', b'["goes"]') for one in sink.received)
 
 

@@ -1,4 +1,4 @@
-"""What networks and endpoints do wrong, over real sockets: nothing is lost, and the cause is told."""
+"""Faults of networks and endpoints, over real sockets: nothing is lost, and the cause is reported."""
 
 import asyncio
 import ssl
@@ -42,7 +42,7 @@ ONCE = Retry(enabled=False)
 
 
 async def failure(port: int, **more: object) -> SendFailure:
-    """What is told of one failed delivery; the records are dead letters of an outage."""
+    """Return the report of one failed delivery; its records become dead letters of an outage."""
     queue = ListQueue()
     await put(queue, ["1"])
     secrets = more.pop("secrets", None)

@@ -1,4 +1,4 @@
-"""What is next, and when to look again."""
+"""The next job, and the time until there may be another."""
 
 import itertools
 import random

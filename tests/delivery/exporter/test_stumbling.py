@@ -1,4 +1,4 @@
-"""What a mistake of ours costs: neither records nor requests without a pause."""
+"""A bug costs no records, and makes no requests without a pause."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -62,7 +62,7 @@ def request(*groups: ResourceLogs) -> bytes:
 
 
 def parsed(data: bytes) -> ExportLogsServiceRequest:
-    """What a receiver reads."""
+    """Return the records as a receiver reads them."""
     return ExportLogsServiceRequest.FromString(data)
 
 

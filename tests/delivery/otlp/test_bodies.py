@@ -1,4 +1,4 @@
-"""What records say as JSON: the rule, held against the standard library and orjson."""
+"""Bodies of records as JSON: the rule, compared with the standard library and orjson."""
 
 import base64
 import json

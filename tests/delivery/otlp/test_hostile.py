@@ -1,4 +1,4 @@
-"""What no exporter sends: each row is refused, and what the sender is told."""
+"""Requests that no exporter sends: each row is refused, with the answer to the sender."""
 
 import asyncio
 import contextlib

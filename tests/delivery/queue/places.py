@@ -136,7 +136,7 @@ async def opened(
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, code: int = errno.EACCES) -> set[Path]:
-    """What cannot be opened or listed, for as long as it is in this set: chmod keeps nothing from root."""
+    """Return a set of paths that cannot be opened or listed: chmod does not restrict root."""
     refused: set[Path] = set()
     opens, lists = os.open, os.listdir
 

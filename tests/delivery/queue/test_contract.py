@@ -1,4 +1,4 @@
-"""What `contract` promises, held against the queue on disk and the one in memory."""
+"""The promises of `contract`, checked with the queue on disk and the one in memory."""
 
 import asyncio
 import contextlib

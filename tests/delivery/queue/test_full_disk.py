@@ -26,7 +26,7 @@ async def append_all(queue: DiskQueue, size: int) -> int:
 
 
 async def on_a_small_disk(root: Path) -> None:
-    """What the process does that has the disk; an error ends it."""
+    """Run in the process that has the small disk; an error ends it."""
     async with places.opened(root) as queue:
         taken = await append_all(queue, 100_000) + await append_all(queue, 1_000)
         taken += await append_all(queue, 1)  # a disk gives whole pages, so small ones find the last of them

@@ -27,7 +27,7 @@ EMPTIED = segments.SEGMENT_HEADER_BYTES
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the disk failed is tried again soon."""
+    """Make failed disk operations be tried again soon."""
     monkeypatch.setattr(journal, "AGAIN_SECONDS", 0.01)
 
 
@@ -65,7 +65,7 @@ async def use_up(queue: DiskQueue, faults: Faults) -> None:
 
 
 async def everything(root: Path, wanted: Wanted = SMALL) -> list[bytes | None]:
-    """What the next process finds, and it is well."""
+    """Return the payloads that the next process finds, and check that none is lost or damaged."""
     async with places.opened(root, wanted) as queue:
         found = await payloads(queue)
         assert (queue.depth().batches, queue.depth().lost, queue.depth().damaged) == (len(found), 0, ())

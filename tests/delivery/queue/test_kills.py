@@ -18,7 +18,7 @@ START_SECONDS = 30
 
 
 class Told:
-    """What children said, in all."""
+    """The outputs of all children."""
 
     def __init__(self) -> None:
         self.appended: set[str] = set()

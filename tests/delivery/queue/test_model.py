@@ -28,7 +28,7 @@ CHOICE = st.integers(min_value=0)
 
 @dataclass
 class Model:
-    """What must be there. Payloads tell batches apart; `known` are all that were ever taken."""
+    """The expected content. Payloads identify batches; `known` are all that were ever taken."""
 
     known: set[bytes] = field(default_factory=set)
     waiting: dict[int, bytes] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class Machine(RuleBasedStateMachine):
         self.compare(strictly=False)
 
     def compare(self, *, strictly: bool) -> None:
-        """What is there is at least what must be, each as it was; strictly: nothing else, in its order."""
+        """Check that every expected batch is there, unchanged; strictly: nothing else, and in order."""
 
         async def there() -> tuple[list[Batch], list[bytes | None], list[bytes]]:
             batches = await claimed(self.queue)

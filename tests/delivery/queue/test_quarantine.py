@@ -1,4 +1,4 @@
-"""What is in quarantine: it is never written over, and its numbers are never given out again."""
+"""Quarantined batches are never overwritten, and their numbers are never used again."""
 
 import errno
 import os

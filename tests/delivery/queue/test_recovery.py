@@ -1,4 +1,4 @@
-"""What a queue on disk does about every kind of damage: it starts, serves what is readable, and counts the rest."""
+"""A queue on disk with every kind of damage: it starts, serves readable batches, and counts the rest."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ def files(folder: Path, suffix: str = ".seg") -> list[Path]:
 
 
 class Left(NamedTuple):
-    """What is there after damage: numbers of batches, how many were told lost, files in quarantine."""
+    """The state after damage: numbers of batches, the count of lost ones, files in quarantine."""
 
     numbers: list[int]
     lost: int
@@ -233,7 +233,7 @@ async def test_dead_letters_survive_damage_too(tmp_path: Path) -> None:
 
 
 async def test_a_record_that_looks_like_a_frame_is_never_taken_for_one(tmp_path: Path) -> None:
-    """Whoever sends logs knows the format, and not the mark."""
+    """A sender of logs may know the format, but not the mark."""
     forged = segments.Frame(2, 1, 6, NOW, segments.checksum([b"forged"]))
     inside = segments.encode_frame(forged, mark=0) + b"forged"
     async with places.opened(tmp_path, WANTED) as queue:

@@ -1,4 +1,4 @@
-"""What tests of remotes follow, and what they ask of it.
+"""Followed refs for tests of remotes, and calls on them.
 
 following = remotes.follow(source(origin, branch("main")))
 files(following, await brought(following))
@@ -21,7 +21,7 @@ from tests.repositories import Repository
 
 
 def place(folder: Path, source: Source) -> RemotePlace:
-    """Where a remote's files are in these tests."""
+    """Return the folders of a remote in these tests."""
     name = f"{Path(source.url).name}{'-' + source.credentials.username if source.credentials.username else ''}"
     return RemotePlace(folder / f"mirrors/{name}.git", folder / "git" / name, folder)
 

@@ -20,7 +20,7 @@ from reconciler.git.remotes.sources import Source
 
 
 async def look(state: Path, url: str) -> str:
-    """What a person reads."""
+    """Poll a repository and return the ref, or the error that a person reads."""
     remotes = Remotes(lambda _: RemotePlace(state / "one.git", state / "git", state), clock=time.monotonic)
     try:
         return (await remotes.follow(Source(url=url)).poll()).ref

@@ -10,7 +10,7 @@ from tests.needs import require
 
 
 class Shim:
-    """What the git programs of a test were told, one line each."""
+    """The arguments of the git programs of a test, one line each."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._git = require("git")
@@ -40,7 +40,7 @@ class Shim:
         return sum(command in line.split() for line in self.lines())
 
     def lines(self) -> list[str]:
-        """What each was told, oldest first."""
+        """Return the arguments of each, oldest first."""
         return self._log.read_text().splitlines() if self._log.exists() else []
 
     def commands(self) -> list[str]:

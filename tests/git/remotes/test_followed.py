@@ -1,4 +1,4 @@
-"""What is followed of a remote: branches, tags, commits and other refs, as they move."""
+"""Followed branches, tags, commits and other refs, as they move."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a remote says in headers, read off git's trace."""
+"""Headers of a remote, read from git's trace."""
 
 from datetime import UTC, datetime
 

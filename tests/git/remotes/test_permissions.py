@@ -29,7 +29,7 @@ def folder() -> Iterator[Path]:
 
 
 def looked(folder: Path, place: Path) -> str:
-    """What a reader without privileges is told of the repository at `place`; `FOLDER` and `USER` stand for theirs."""
+    """Return what an unprivileged reader learns of the repository at `place`; `FOLDER` and `USER` are placeholders."""
     reader = NOBODY if os.geteuid() == 0 else os.geteuid()
     state = folder / "state"
     state.mkdir()

@@ -1,4 +1,4 @@
-"""What a repository on this machine may lead git to."""
+"""The places to which a repository on this machine may lead git."""
 
 import os
 import shutil

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def rewritten(remotes: Remotes, origin: Repository) -> tuple[Following, str]:
-    """What follows a branch that was force-pushed past what it has brought, and that commit."""
+    """Return a side that follows a branch which was force-pushed after its fetch, and the fetched commit."""
     following = remotes.follow(source(origin, branch("main")))
     first = origin.head()
     origin.write("b.yaml", "b")

@@ -12,7 +12,7 @@ SETTING = "credentials.passwordFile"
 
 
 def refusal(path: Path) -> str:
-    """What is said of a file that is of no use; never anything of its content."""
+    """Return the error for an unusable file, which never has any of its content."""
     with pytest.raises(GitFault) as caught:
         credentials.secret_line(path, SETTING)
     assert caught.value.state is RepositoryState.UNAUTHORIZED

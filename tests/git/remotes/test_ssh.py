@@ -23,7 +23,7 @@ PASSPHRASE = "canary-passphrase"
 
 
 def effective(credentials: Credentials) -> dict[str, str]:
-    """What ssh itself says it will do, by the names of its options."""
+    """Return the options that ssh itself reports, by name."""
     needs.require("ssh")
     words = [*shlex.split(ssh_command(credentials)), "-G", "ada@git.example"]
     told = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True).stdout
@@ -76,7 +76,7 @@ def test_asks_for_a_passphrase_once_and_for_nothing_else(tmp_path: Path) -> None
 
 
 async def refusal(credentials: Credentials, home: Path) -> str:
-    """What is said before ssh is started."""
+    """Return the error that is raised before ssh starts."""
     with pytest.raises(GitFault) as caught:
         async with Ssh(credentials, home=home).access():
             pytest.fail("the files were found to be of use")

@@ -1,4 +1,4 @@
-"""Whether what was proposed has moved: known from the last looks, at most one of them every half a minute."""
+"""Moved proposals are known from the last polls, at most one of which happens every half a minute."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ class Listener:
                 pass
 
     async def comes(self) -> bool:
-        """Whether one more event comes within several ticks; none can come after that."""
+        """Return True if another event comes within several ticks; none can come later."""
         task = asyncio.ensure_future(anext(self.events))
         done, _ = await asyncio.wait([task], timeout=QUIET_SECONDS)
         task.cancel()
@@ -75,7 +75,7 @@ async def test_tells_of_a_commit(repository: Repository) -> None:
 
 async def test_tells_of_a_commit_whose_event_was_lost(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     def losing(*_: object, stop_event: Watcher, **__: object) -> Iterator[set[tuple[str, str]]]:
-        """What watchfiles tells when every change falls between its last look and its emptying of the list."""
+        """Yield what watchfiles yields if it loses every change while it empties its list."""
         while not stop_event.is_set():
             time.sleep(watching.TICK_MILLISECONDS / 1000)
             yield set()

@@ -31,7 +31,7 @@ LISTED = {
 """Of the resource endpoints and the version, every status that the interface lists."""
 
 ADDED = {DELETE: {403}, LIST: {400, 404}, GET: {400, 404}, REMOVE: {400, 403, 409}}
-"""What no listed status would say honestly; 413, 415 and 429 are not counted here."""
+"""Statuses beside the listed ones, which would not be honest; 413, 415 and 429 are not counted here."""
 
 NO_ROLES_YET = {(APPLY, 403), (DELETE, 403)}
 """There is one key, and it is an admin's; a caller who may not apply or delete at all comes with roles."""

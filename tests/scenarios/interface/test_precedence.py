@@ -68,7 +68,7 @@ NEVER_TOGETHER = {
     (NOT_FOUND, IN_USE): "what another refers to exists, or that one would be invalid",
 }
 NO_ROLES_YET = {(ROLE, second): "there is one key, and it is an admin's" for second in ORDER[1:]}
-"""What a role does not cover comes first of all once there are roles; the planner is tested for it already. A
+"""A refusal by role comes first once there are roles; the planner is tested for it already. A
 repository has bounds of the same rank, see the last test.
 """
 

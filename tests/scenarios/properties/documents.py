@@ -195,7 +195,7 @@ BASE = {
         document("Fleet", "f1", {}),
     ],
 }
-"""What is there at first: everything fits and most of it is used."""
+"""The documents at first: everything fits, and most of it is used."""
 
 FIRST: st.SearchStrategy[dict[str, dict[str, Content]]] = st.sampled_from(
     [
