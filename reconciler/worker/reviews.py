@@ -146,17 +146,17 @@ class Affected:
         return {key for found in (self._users, *self._users.values()) for key in found if key.kind == "Configuration"}
 
 
-def find_renderings(decided: Sequence[Decided], affected: Affected, world: StoreSnapshot) -> Differences:
+def find_renderings(decided: Sequence[Decided], affected: Affected, store: StoreSnapshot) -> Differences:
     """Return what a change does to what Collectors run. Asked for inside the decision's snapshot of the store."""
     written = {key: (document, one) for one in decided for key, document in one.written().items()}
     going = {one.key for each in decided for one in each.outcomes if one.change is Change.DELETE and one.key}
-    stored, kept = (TypeLookup(world.view, project=world.project, coming={}, going=each) for each in ((), going))
+    present, kept = (TypeLookup(store.view, project=store.project, coming={}, going=each) for each in ((), going))
 
     @cache
     def before(key: Key) -> Value:
-        world.check()
+        store.check()
         with suppress(Damaged):
-            return stored.present(key)
+            return present.present(key)
         return None
 
     @cache
@@ -167,7 +167,7 @@ def find_renderings(decided: Sequence[Decided], affected: Affected, world: Store
         secrets = {at: MASK for at, _ in one.fits.get(key, FITTING).secrets}
         return values.replaced(document.document(), secrets)["spec"]
 
-    return renderings.compare(affected.configurations(), before, after, unknown=world.assumed)
+    return renderings.compare(affected.configurations(), before, after, unknown=store.assumed)
 
 
 MOST_NOTES = 20
