@@ -119,12 +119,14 @@ def test_what_delivers_runs_in_the_service(upgraded: Upgraded) -> None:
 
 
 def judged(one: Mapping[str, Any], *, like: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A status without sentences and what was added since.
+    """A status without sentences and what was added since; what cannot be rendered was not told before.
 
     `like`: what it was before, which may have been incomplete where it is not any more.
     """
     status = {name: value for name, value in deepcopy(one["listed"]["status"]).items() if name not in ADDED}
     status["incomplete"] = "incomplete" in status
+    if "fault" in one["listed"]["status"].get("rendering", {}):
+        status["ready"] = not status["incomplete"]
     if "delivery" in status:
         status["delivery"] = status["delivery"]["delivers"]
     if like is not None and "incomplete" in like["listed"]["status"] and not status["incomplete"]:
