@@ -36,16 +36,18 @@ class RenderingStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(RenderingStatus)
 
 
-def decoded(said: bytes | None) -> RenderingStatus:
-    """Return what was encoded; one without a hash for None."""
-    return RenderingStatus() if said is None else _decoder.decode(said)
-
-
-def render(renderer: Renderer, spec: Value, *, before: RenderingStatus) -> tuple[RenderingStatus, Rendering | None]:
-    """Render a Configuration, given its masked spec. If that fails, the rendering of `before` stays in force."""
+def render(
+    renderer: Renderer, spec: Value, *, said: bytes | None, is_incomplete: bool
+) -> tuple[bytes | None, Rendering | None]:
+    """Return `status.rendering` of a Configuration as JSON, given its masked spec, and the new rendering if there is
+    one. Otherwise the rendering of its last status, `said`, stays in force: also while it is incomplete.
+    """
+    before = RenderingStatus() if said is None else _decoder.decode(said)
+    if is_incomplete:
+        return (RenderingStatus(before.hash).encoded() if before.hash else None), None
     try:
         made = renderer.render(spec)
     except Unrenderable as fault:
         told = RenderingFault(fault.reason, fault.parameter, fault.type_name, fault.template, fault.line)
-        return RenderingStatus(before.hash, fault=told), None
-    return RenderingStatus(made.hash), made
+        return RenderingStatus(before.hash, fault=told).encoded(), None
+    return RenderingStatus(made.hash).encoded(), made

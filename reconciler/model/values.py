@@ -220,6 +220,14 @@ def value_at(value: Value, pointer: Pointer) -> Value:
     return value
 
 
+def holds(document: Value, pointer: Pointer, value: Value) -> bool:
+    """Return True if there is this value at this place."""
+    try:
+        return is_same(value_at(document, pointer), value)
+    except LookupError:
+        return False
+
+
 def replace_at(container: Container, step: str | int, value: Value) -> None:
     """Set what one step of a pointer leads to."""
     if isinstance(container, list):

@@ -19,7 +19,6 @@ from reconciler.planner.decisions import Decided
 from reconciler.planner.delivery import ComponentUses
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import Damaged
-from reconciler.store.records import StoredDocument
 
 ADDRESS = tuple(name for name in routes.WHERE if name != "headers")  # the parameters that say where records go
 DELETED = "the Configuration is deleted"
@@ -98,12 +97,6 @@ def changed_endpoints(decided: Iterable[Decided], snapshot: StoreSnapshot) -> tu
     return tuple(sorted(found))
 
 
-def _stored_endpoints(key: Key, before: StoredDocument) -> Endpoints:
-    with suppress(Damaged):
-        return routes.endpoints(key, stored.document_in_clear(key, before)["spec"])
-    return {key.name: None}  # its route may still be in use
-
-
 def _endpoints_changed(
     decided: Iterable[Decided], snapshot: StoreSnapshot
 ) -> Iterator[tuple[str, list[Value] | None, Endpoints]]:
@@ -112,8 +105,11 @@ def _endpoints_changed(
     for key, before in snapshot.documents(changed):
         document = changed[key]
         after = {} if document is None else routes.endpoints(key, document.document()["spec"])
-        for name, good in _stored_endpoints(key, before).items():
-            yield name, good, after
+        good: Endpoints = {key.name: None}  # of a damaged one, whose route may still be in use
+        with suppress(Damaged):
+            good = routes.endpoints(key, stored.document_in_clear(key, before)["spec"])
+        for name, parameters in good.items():
+            yield name, parameters, after
 
 
 def _changed(decided: Iterable[Decided]) -> dict[Key, Desired | None]:

@@ -177,7 +177,9 @@ class _Judgement:
                 continue
             deleted = {one.key for pruned in found.pruned for one in pruned.deletions}
             held = {
-                key for number, pruned in enumerate(found.pruned) for key in self._holds(number, pruned)
+                key
+                for leaving, pruned in zip(self._leaving, found.pruned, strict=True)
+                for key in (leaving if pruned.holds_all else [one.key for one in pruned.held])
             } - self._held
             passing = set[Key]().union(*found.passing)
             is_more = held & passing or (held and (deleted or len(self._heads) > 1))
@@ -188,9 +190,6 @@ class _Judgement:
             # A long chain of ids would need many rounds. After a few, no id counts as free: that is safe, and it ends.
             rounds += 1
             freed = still if rounds < MOST_ROUNDS else []
-
-    def _holds(self, number: int, pruned: Pruning) -> Iterable[Key]:
-        return self._leaving[number] if pruned.holds_all else [one.key for one in pruned.held]
 
     def _round(self, freed: Sequence[Key]) -> _Round:
         conflicts = self._conflicts(freed)

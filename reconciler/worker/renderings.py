@@ -26,8 +26,8 @@ def render_project(job: RenderJob, view: PlanningView, *, emit: Emit) -> Rendere
     until = monotonic() + SECONDS
     parts = ChangeParts()
     with view.snapshot():
-        due = iter(view.unrendered(job.context.project, __version__))
         search = _Search(view, job.context)
+        due = iter(view.unrendered(job.context.project, search.program))
 
         def weights() -> Iterator[int]:
             for one in due:
@@ -48,6 +48,7 @@ class _Search:
     def __init__(self, view: PlanningView, context: Context) -> None:
         self._view = view
         self._project = context.project
+        self.program = " ".join((__version__, *context.secrets.patterns))  # what rendering depends on beside resources
         self._stored = TypeLookup(view, project=context.project, coming={})
         self._specs: dict[Key, Value] = {}
         self._renderer = Renderer(self._spec, secrets=context.secrets)
@@ -55,32 +56,23 @@ class _Search:
     def rows(self, one: Unrendered) -> Iterator[RenderingRow]:
         """Yield the row of a Configuration; none for one that cannot be read: what is in force stays so."""
         key = Key("Configuration", one.configuration)
-        document = self._view.documents(self._project, [key])[key]
+        held = self._view.documents(self._project, [key])[key]
         try:
-            said, made = (one.said, None) if one.is_said else self._rendered(key, document, one.said)
+            said, made = (one.said, None) if one.is_said else self._rendered(key, held, one.said)
         except Damaged:
             return
         text = None if made is None else made.text
-        status = rendering.with_rendering(document.status, said)
-        yield RenderingRow(self._project, key.name, __version__, one.inputs, said, text, document.status, status)
+        status = rendering.with_rendering(held.status, said)
+        yield RenderingRow(self._project, key.name, self.program, one.inputs, said, text, held.status, status)
 
-    def _rendered(
-        self, key: Key, document: StoredDocument, said: bytes | None
-    ) -> tuple[bytes | None, Rendering | None]:
+    def _rendered(self, key: Key, held: StoredDocument, said: bytes | None) -> tuple[bytes | None, Rendering | None]:
         """Return its `status.rendering` and a new rendering. Raises Damaged."""
-        spec = planner_stored.shown_spec(key, document)
-        before = standing.decoded(said)
-        if not self._runs_on_collectors(key.name, spec):
-            return None, None
-        if document.incomplete:  # as its status says; it is not rolled out
-            return (standing.RenderingStatus(before.hash).encoded() if before.hash else None), None
-        status, made = standing.render(self._renderer, spec, before=before)
-        return status.encoded(), made
-
-    def _runs_on_collectors(self, name: str, spec: Value) -> bool:
+        spec = planner_stored.shown_spec(key, held)
         has_raw = isinstance(spec, dict) and spec.get("raw") is not None
-        verdict = routes.route_verdict(name, spec, ready=True, known=self._part)
-        return not has_raw and verdict.runs_on is RunsOn.COLLECTORS
+        verdict = routes.route_verdict(key.name, spec, ready=True, known=self._part)
+        if has_raw or verdict.runs_on is not RunsOn.COLLECTORS:
+            return None, None
+        return standing.render(self._renderer, spec, said=said, is_incomplete=bool(held.incomplete))
 
     def _part(self, key: Key) -> ComponentUse | None:
         spec = self._spec(key)

@@ -32,7 +32,7 @@ from reconciler.model.request_bodies import RequestRefused
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
 from reconciler.planner import changes, decisions, delivery_changes, field_changes, planner
-from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
+from reconciler.planner.changes import ChangeParts, ChangeRows
 from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.field_changes import BoundedFields
 from reconciler.planner.remasking import Remasking
@@ -74,7 +74,9 @@ def _plan(
         snapshot = contexts.store_snapshot(context, view, check=time_left.check)
         snapshot = replace(snapshot, hide_guesses=is_dry, suspended=view.suspended(context.at))
         decided = _decide_apply(job, items, found, snapshot) if is_apply else _decide_delete(job, items, snapshot)
-        rows = ChangeRows(decided, view, origin=_origin(job))
+        source: dict[str, Value] = {"type": "api", "actor": job.actor.name, "date": context.at}
+        origin = replace(contexts.origin(context, job.actor.name, source), request=job.request)
+        rows = ChangeRows(decided, view, origin=origin)
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
         remasking = Remasking([rows], view, check=time_left.check)
         bodies |= remasking.shown(bodies)
@@ -224,11 +226,6 @@ def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], s
         for stored in going
         if not {"*", str(stored.version), hashes.get(stored.key)} & set(matching)
     ]
-
-
-def _origin(job: RequestJob) -> Origin:
-    source: dict[str, Value] = {"type": "api", "actor": job.actor.name, "date": job.context.at}
-    return replace(contexts.origin(job.context, job.actor.name, source), request=job.request)
 
 
 def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:

@@ -420,14 +420,8 @@ def _hidden(found: Mapping[Pointer, Value], base: Desired | None) -> dict[Pointe
     return {
         pointer: secrets.token_hex()
         for pointer, value in found.items()
-        if before is None or not _holds(before, pointer, value)
+        if before is None or not values.holds(before, pointer, value)
     }
-
-
-def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
-    with suppress(LookupError):
-        return values.is_same(values.value_at(document, pointer), value)
-    return False
 
 
 OWNERS_BYTES = 256 * 1024

@@ -178,13 +178,10 @@ def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: DocumentRules, a
     except Refused as refused:
         found = (desired.unreadable(Place(file.path, 1, 1), refused.message),)
     vacant = "is empty" if found is None else None
-    if not found and _is_lfs_pointer(file.blob, snapshot):
+    is_small = not found and snapshot.size(file.blob) < LFS_BYTES
+    if is_small and snapshot.read(file.blob, LFS_BYTES).startswith(LFS_POINTER):
         vacant = LFS
     return FileReading(file.path, file.blob, documents=found or (), vacant=vacant)
-
-
-def _is_lfs_pointer(blob: str, snapshot: Snapshot) -> bool:
-    return snapshot.size(blob) < LFS_BYTES and snapshot.read(blob, LFS_BYTES).startswith(LFS_POINTER)
 
 
 def told_files(files: Iterable[FileReading]) -> Iterator[str]:

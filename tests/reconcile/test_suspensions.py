@@ -184,7 +184,8 @@ def test_it_resumes_by_itself_when_its_time_is_over(followed: Followed) -> None:
     state = followed.daemon.state_of(followed.name, "ready")
     until(lambda: followed.versions() == {"a": 3, "b": 1, "c": 1}, "what drifted is overwritten")
     last = followed.daemon.finished(followed.state()["lastRun"])
-    assert (state["suspension"], last["trigger"], last["actor"]) == (None, "resume", "system")
+    assert (state["suspension"], last["actor"]) == (None, "system")
+    assert last["trigger"] in {"resume", "poll"}  # a poll may begin a moment before, and find that the time is over
 
 
 @pytest.mark.slow
