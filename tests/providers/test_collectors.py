@@ -1,6 +1,9 @@
 """A real Collector accepts what is rendered: each built-in type, and many of them together."""
 
+import contextlib
 import json
+import signal
+import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +16,12 @@ from reconciler.collectors.rendering import Renderer
 from reconciler.model import builtins
 from reconciler.model.names import Key
 from reconciler.model.values import Value
+from tests import daemons
 from tests.cli.conftest import Program
 from tests.docs import catalogue
 from tests.providers import found
 from tests.repositories import Repository
+from tests.servers import processes
 
 pytestmark = pytest.mark.providers
 
@@ -107,6 +112,50 @@ def test_the_one_that_the_demonstration_renders(tmp_path: Path) -> None:
     done = program("render", demo.RENDERED, str(found.ROOT / "examples" / "repo"), "-o", "collector.yaml")
     assert (done.code, done.err) == (0, "")
     accept(tmp_path / "collector.yaml")
+
+
+SERVED = "/v1/resources/Configuration/served/collector.yaml"
+
+
+def served(port: int) -> dict[str, Any]:
+    """A Configuration for Collectors that receives on this port."""
+    given: list[dict[str, Any]] = [
+        {"name": "listen_address", "value": "127.0.0.1"},
+        {"name": "grpc_enabled", "value": False},
+        {"name": "http_port", "value": port},
+    ]
+    spec = {"sources": [{"type": "otlp", "parameters": given}], "destinations": [{"type": "debug"}]}
+    return {"apiVersion": "service/v1", "kind": "Configuration", "metadata": {"name": "served"}, "spec": spec}
+
+
+def listens(port: int) -> bool:
+    """Return True if somebody accepts connections there."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def test_it_takes_its_configuration_from_the_service_and_reads_it_again_at_sighup(tmp_path: Path) -> None:
+    first, second = processes.free_port(), processes.free_port()
+    with daemons.running(tmp_path / "daemon") as daemon, (tmp_path / "log").open("wb") as log:
+
+        def rendered() -> str:
+            resource = daemon.get("/v1/resources/Configuration/served").body["resource"]
+            return str(resource["status"].get("rendering", {}).get("hash", ""))
+
+        daemon.apply(served(first))
+        before = daemons.until(rendered, "it is rendered")
+        url = f"http://anybody:{daemon.key}@{daemon.host}:{daemon.port}{SERVED}"
+        collector = subprocess.Popen([found.collector(), f"--config={url}"], stdout=log, stderr=log)
+        try:
+            daemons.until(lambda: listens(first), "the Collector runs it")
+            daemon.apply(served(second))
+            daemons.until(lambda: rendered() != before, "it is rendered again")
+            collector.send_signal(signal.SIGHUP)
+            daemons.until(lambda: listens(second) and not listens(first), "the Collector runs the new one")
+        finally:
+            collector.terminate()
+            collector.wait(30)
 
 
 EDGE = """\
