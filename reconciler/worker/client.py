@@ -185,6 +185,7 @@ class WorkerClient:
             except WorkerGone as gone:
                 if gone.begun or self._stopped.is_set() or starts == MOST_STARTS:
                     raise
+                await asyncio.sleep(0.1)  # a process that is ending is the present one for a moment
             except GitFault as fault:
                 if fault.state is RepositoryState.MIRROR_CORRUPT:
                     # libgit2 keeps opened packs by their paths, and a mirror that is made again has the same paths. So

@@ -148,6 +148,7 @@ async def test_a_request_that_is_not_begun_in_time_may_be_tried_again(tmp_path: 
         running(tmp_path, request=WorkerSeconds(run=1.2, wait=0.3)) as (started, _),
         connect(started.services) as client,
     ):
+        await apply(client, "first")  # from here on the worker runs
         hanging = asyncio.create_task(apply(client, "bad", crashing.HANG))
         await asyncio.sleep(0.2)
         answer = await apply(client, "behind")
