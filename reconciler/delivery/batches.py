@@ -119,7 +119,7 @@ class SendBatch:
         return self.part([records[:middle], records[middle:]])
 
     def divide(self) -> list["SendBatch"]:
-        """Return the halves of a refused batch; None for a single record, or if it was divided too often."""
+        """Return the halves of a refused batch; nothing for a single record, or if it was divided too often."""
         if self.size < 2 or not self.credit.left:
             return []
         self.credit.left -= 1

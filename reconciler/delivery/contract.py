@@ -57,7 +57,7 @@ class Delivery(Protocol):
 
     async def take(self, project: str, logs: Logs) -> TakenRecords:
         """Route and queue records. When it returns, they are where the settings of each destination promise: on disk,
-        in memory, or delivered. Raises QueueFull, NotTaken, TooLarge.
+        in memory, or delivered. Raises QueueFull, NotTaken, RequestTooLarge.
         """
 
     def sends_at_once(self, project: str) -> bool:

@@ -106,7 +106,7 @@ class Intake:
         self._chance = chance
 
     async def take(self, wanted: Sequence[Wanted]) -> None:
-        """Store all shares as each lane promises. Raises QueueFull, NotTaken, TooLarge."""
+        """Store all shares as each lane promises. Raises QueueFull, NotTaken, RequestTooLarge."""
         self._refuse_without_room(wanted)
         inline = [(lane, share) for lane, share in wanted if lane.queue is None]
         if inline:

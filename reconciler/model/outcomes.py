@@ -30,9 +30,6 @@ class UpdateStatus(StrEnum):
     DEPRECATED = "deprecated"
 
 
-STORED = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.DELETED})
-"""The statuses that change what is stored."""
-
 REFUSED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR, UpdateStatus.IN_USE, UpdateStatus.FORBIDDEN})
 """The statuses that say: what was asked for is not what is stored."""
 

@@ -125,7 +125,6 @@ def size_text(number: int) -> str:
 # How long something may take that has no end of its own, and what is told meanwhile.
 
 EVERY_SECONDS = 2.0  # at most one line of progress
-STEPS = 100_000  # of SQLite's machine, some milliseconds, between two looks at the clock
 
 Said = Callable[[str], None]
 

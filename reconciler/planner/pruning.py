@@ -15,10 +15,11 @@ admin's approval releases all of these except the first: such a file must be cor
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from pathlib import PurePosixPath
 
 import msgspec
 from msgspec import structs
@@ -118,7 +119,7 @@ def marked_vacant(reading: TreeReading, view: PlanningView, *, repository: str, 
     # An invalid, duplicate or forbidden document is stored from another path, or not at all.
     names, before = set(unknown), set(view.wanted_at(repository, unknown))
     for path, key in view.given(repository):
-        before |= {(name, key) for name in _itself_and_above(path) if name in names}
+        before |= {(name, key) for name in (path, *map(str, PurePosixPath(path).parents)) if name in names}
     elsewhere = set[Key]()
     if not reading.full:
         found = view.wanted_of(repository, {key for _, key in before})
@@ -136,12 +137,6 @@ def marked_vacant(reading: TreeReading, view: PlanningView, *, repository: str, 
         else:
             files.append(structs.replace(file, given=held) if held or file.given else file)
     return replace(reading, files=tuple(files))
-
-
-def _itself_and_above(path: str) -> Iterator[str]:
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
 
 
 def find_removed(

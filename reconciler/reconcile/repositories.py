@@ -207,7 +207,7 @@ class Repositories:
     # Suspend, resume, approve
 
     async def suspend(self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str) -> None:
-        """Suspend a repository; do nothing for an unknown one. Raises StoreFault.
+        """Suspend a repository; do nothing for an unknown one. Raises StoreFault, Locked.
 
         A run in progress is cancelled unless it is being stored, so that nothing overwrites an admin's later changes. A
         caller who waits for a run learns that it was refused.
@@ -265,7 +265,7 @@ class Repositories:
     async def approve(self, name: str, *, commit: str, actor: Actor, request: str) -> str | None:
         """Release the deletions held at a commit and request a run. Return its id; None for an unknown repository.
 
-        Raises NotHeld, Suspended, StoreFault, Busy.
+        Raises NotHeld, Suspended, Moved, StoreFault, Locked.
         """
         environment = self._environment
         async with self._changing:

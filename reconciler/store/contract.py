@@ -79,7 +79,7 @@ class Store(Protocol):
         """
 
     async def rendering(self, project: str, name: str) -> bytes | None:
-        """Return what Collectors get of a Configuration; empty if nothing is in force, None if it was never tried."""
+        """Return what Collectors get of a Configuration; empty if nothing is in force, None until it is tried."""
 
     def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
         """Yield resources of a kind after a name ('' for all), in byte order of names, in pages of one revision."""

@@ -266,7 +266,8 @@ def set_aside_damaged(path: Path, *, at: datetime) -> Path | None:
     why = damage(path)
     if not why:
         return None
-    kept = _free_name(path, at)
+    while (kept := path.with_name(f"{path.name}.{DAMAGED}-{at.astimezone(UTC):%Y%m%dT%H%M%S%fZ}")).exists():
+        at += timedelta(microseconds=1)
     try:
         # The logs first: SQLite would use a remaining log for the new file.
         for file, other in reversed([*zip(beside(path), beside(kept), strict=True)]):
@@ -296,13 +297,6 @@ def damaged_copies(path: Path) -> list[Path]:
     """Return the damaged copies of a database that were set aside, sorted."""
     found = path.parent.glob(f"{path.name}.{DAMAGED}-*")
     return sorted(one for one in found if not one.name.endswith(LOGS))
-
-
-def _free_name(path: Path, at: datetime) -> Path:
-    """Return an unused name with the time in it."""
-    while (kept := path.with_name(f"{path.name}.{DAMAGED}-{at.astimezone(UTC):%Y%m%dT%H%M%S%fZ}")).exists():
-        at += timedelta(microseconds=1)
-    return kept
 
 
 @contextmanager

@@ -185,7 +185,7 @@ def plan_commit(
     allowance: Allowance,
 ) -> Steps[CommitPlanned]:
     """Plan a commit and send its parts by `emit`. Raises GitFault, StoreFault."""
-    with view.snapshot():
+    with view.snapshot() as read_at:
         commits = [CommitReading(one, snapshot, view, allowance=allowance) for one in (job, *job.beside)]
         readings = [commit.read() for commit in commits]
     store = commits[0].store_snapshot()
@@ -198,7 +198,7 @@ def plan_commit(
     changed_by = lineage_of_run(snapshot, paths, is_first=is_first)
     yield
     with view.snapshot() as revision:
-        if revision > judged_at:
+        if revision > (judged_at if all(one.full for one in readings) else read_at):
             # After a partial read, other files may matter now. They are few.
             readings = [
                 reading if reading.full else commit.read(known=reading.files)

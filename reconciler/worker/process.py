@@ -141,6 +141,7 @@ class _Work:
     """One order in progress: a job until it is ready for its lock, or from then until its answer."""
 
     seconds: WorkerSeconds
+    is_locked: bool  # it holds its project's lock, for a time that no file prolongs
     found: "asyncio.Future[messages.Planned | messages.Ready]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
@@ -239,23 +240,17 @@ class WorkerProcess:
         Raises GitFault, Refused, Transient as the worker says, WorkerGone, Overdue, Busy, and what the lock raises.
         """
         seconds, lane, tag = self._seconds[type(job)], self._lanes[type(job)], messages.tag_of(job)
-        # Not `wait_for`: before Python 3.12 it loses a cancellation that arrives together with the answer.
-        try:
-            async with asyncio.timeout(seconds.wait):
-                await self._serves.wait()
-                await lane.acquire()
-        except TimeoutError:
-            raise Busy from None
+        await self._enter(lane, seconds.wait)
         locked_until = None
         try:
             envelope = messages.Envelope(number, __version__, job, aside, careful)
             work = await self._follow(envelope, job, seconds.run)
             if isinstance(work.found.result(), messages.Ready):
                 await held.enter_async_context(lock())
-                await lane.acquire()
-                limit = seconds.locked or seconds.run
-                locked_until = asyncio.get_running_loop().time() + limit
-                work = await self._follow(messages.Proceed(number, tag), job, limit)
+                limit, now = seconds.locked or seconds.run, asyncio.get_running_loop().time
+                locked_until = now() + limit
+                await self._enter(lane, limit)
+                work = await self._follow(messages.Proceed(number, tag), job, locked_until - now())
             planned = work.found.result()
             assert not isinstance(planned, messages.Ready)
             return Answered(planned, locked_until, work.changes)
@@ -264,11 +259,21 @@ class WorkerProcess:
             await held.aclose()
             raise
 
+    async def _enter(self, lane: asyncio.Lock, seconds: float | None) -> None:
+        """Wait for a lane's turn. Raises Busy if that takes too long."""
+        # Not `wait_for`: before Python 3.12 it loses a cancellation that arrives together with the answer.
+        try:
+            async with asyncio.timeout(seconds):
+                await self._serves.wait()
+                await lane.acquire()
+        except TimeoutError:
+            raise Busy from None
+
     async def _follow(self, order: messages.Order, job: Job, limit: float) -> _Work:
         """Send an order of a job whose lane is held, and wait until it is done. Only then the lane is released, even if
         the caller is gone.
         """
-        work = _Work(self._seconds[type(job)])
+        work = _Work(self._seconds[type(job)], is_locked=isinstance(order, messages.Proceed))
         work.found.add_done_callback(lambda _: self._lanes[type(job)].release())
         if self.has_ended or not self._send(order):
             work.end(WorkerGone("The worker ended before it took the work; the work is tried again."))
@@ -304,7 +309,8 @@ class WorkerProcess:
         match answer:
             case messages.At(blob=blob):
                 work.blob = blob
-                self._limit(work, (blob and work.seconds.file) or work.seconds.run)
+                if not work.is_locked:
+                    self._limit(work, (blob and work.seconds.file) or work.seconds.run)
             case messages.Part():
                 work.take(answer)
             case _:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from time import monotonic
 
-from reconciler.collectors import standing
+from reconciler.collectors import rendering_status
 from reconciler.collectors.rendering import Renderer, Rendering
 from reconciler.model import rendering, routes
 from reconciler.model.names import Key
@@ -72,7 +72,7 @@ class _Search:
         verdict = routes.route_verdict(key.name, spec, ready=True, known=self._part)
         if has_raw or verdict.runs_on is not RunsOn.COLLECTORS:
             return None, None
-        return standing.render(self._renderer, spec, said=said, is_incomplete=bool(held.incomplete))
+        return rendering_status.render(self._renderer, spec, said=said, is_incomplete=bool(held.incomplete))
 
     def _part(self, key: Key) -> ComponentUse | None:
         spec = self._spec(key)

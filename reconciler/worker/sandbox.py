@@ -225,7 +225,7 @@ _LIBRARY_FOLDER = re.compile(r" (/.*)/[^/\n]*\.so[^/\n]*$", re.MULTILINE)
 
 
 def _needed_by_python() -> Iterator[str]:
-    """Return the folders of modules, which may be imported late, and of loaded shared libraries, the file of the time
+    """Yield the folders of modules, which may be imported late, and of loaded shared libraries, the file of the time
     zone, and the source of randomness for SQLite.
     """
     yield from map(os.path.abspath, sys.path)
@@ -240,14 +240,12 @@ _AUDIT_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
 _X32 = 0x40000000  # the numbers of a second set of calls on x86_64
 
 
-def _refused_calls() -> dict[str, tuple[int | None, ...]]:
-    """Return the numbers on x86_64 and aarch64 by name, None where there is no such call."""
-    text = (resources.files("reconciler.worker") / "refused_calls.txt").read_text(encoding="utf-8")
-    rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: tuple(None if one == "-" else int(one) for one in numbers) for name, *numbers in rows}
-
-
-REFUSED = _refused_calls()
+_LINES = (resources.files("reconciler.worker") / "refused_calls.txt").read_text(encoding="utf-8").splitlines()
+REFUSED: dict[str, tuple[int | None, ...]] = {
+    name: tuple(None if one == "-" else int(one) for one in numbers)
+    for name, *numbers in (line.split() for line in _LINES if line and not line.startswith("#"))
+}
+"""The numbers of refused system calls on x86_64 and aarch64 by name, None where there is no such call."""
 # Allowed for this process alone, which is their first argument, or 0.
 OWN: dict[str, tuple[int, int]] = {"kill": (62, 129), "tgkill": (234, 131), "prlimit64": (302, 261)}
 CLONE, CLONE3 = (56, 220), (435, 435)

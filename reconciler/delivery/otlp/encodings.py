@@ -40,7 +40,7 @@ _Decode: TypeAlias = Callable[[bytes, int], bytes]
 async def decode_body(body: bytes, encoding: str, *, most: int) -> bytes:
     """Return the body without its encoding (the header's value, "" for none), at most `most` bytes.
 
-    Long ones are decoded on a thread, in calls that let go of the interpreter. Raises Malformed, TooLarge,
+    Long ones are decoded on a thread, in calls that release the interpreter. Raises MalformedRequest, RequestTooLarge,
     UnknownEncoding.
     """
     decode = _DECODERS.get(encoding.strip().lower())

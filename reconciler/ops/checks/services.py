@@ -31,7 +31,7 @@ NAME = "service"
 
 
 def check_service(process: int | None) -> list[DoctorFinding]:
-    """Return True if the service runs."""
+    """Return the finding that the service runs, or that it does not."""
     return [ok(NAME, "it does not run" if process is None else f"it runs (process {process})")]
 
 
