@@ -19,8 +19,7 @@ def test_the_statuses_are_the_documented_ones() -> None:
     }
 
 
-def test_a_status_is_stored_or_refused_and_never_both() -> None:
-    assert outcomes.STORED.isdisjoint(outcomes.REFUSED)
+def test_only_a_refused_status_has_a_reason() -> None:
     assert outcomes.WITH_REASON <= outcomes.REFUSED
 
 
