@@ -223,3 +223,12 @@ def test_many_slow_templates_and_a_long_result_end_in_time() -> None:
         with pytest.raises(Unrenderable, match=r"it takes more than 2 s|it has more than 4,000,000"):
             rendered({"sources": [*spec], "destinations": [component("debug")]}, types)
         assert time.thread_time() - begun < 3
+
+
+def test_helpers_that_feed_each_other_end_in_time() -> None:
+    call = '{{$x = bpRenderStandardParsingOperator "json" $x "" true "t" "" "" "" "" true "s"}}'
+    spec: Value = {"logs": {"receivers": '{{$x := "a"}}' + call * 100 + "- a:\n    x: {{quote $x}}\n"}}
+    begun = time.thread_time()
+    with pytest.raises(Unrenderable, match="makes more than 500,000 characters"):
+        rendered({"sources": [{"type": "grows"}]}, {Key("SourceType", "grows"): spec})
+    assert time.thread_time() - begun < 3
