@@ -232,3 +232,17 @@ def test_helpers_that_feed_each_other_end_in_time() -> None:
     with pytest.raises(Unrenderable, match="makes more than 500,000 characters"):
         rendered({"sources": [{"type": "grows"}]}, {Key("SourceType", "grows"): spec})
     assert time.thread_time() - begun < 3
+
+
+def test_joining_many_extensions_and_processors_ends_in_time() -> None:
+    listed = "{{range $i, $v := .many}}- a/{{$i}}: {a: 1, b: [1, 2]}\n{{end}}"
+    many: Value = {"name": "many", "default": [*range(5_000)]}
+    wide: Value = {"receivers": "- a:", "processors": listed, "extensions": listed}
+    types: dict[Key, Value] = {
+        Key("SourceType", "wide"): {"logs": wide, "parameters": [many]},
+        Key("DestinationType", "narrow"): {"logs": {"exporters": "- b:"}},
+    }
+    begun = time.thread_time()
+    with pytest.raises(Unrenderable, match="it takes more than 2 s"):
+        rendered({"sources": [component("wide")], "destinations": [component("narrow")] * 1_500}, types)
+    assert time.thread_time() - begun < 3
