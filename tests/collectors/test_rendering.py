@@ -140,6 +140,22 @@ def test_a_secret_that_the_service_holds_is_never_rendered() -> None:
     assert "${env:NAME}" in caught.value.reason
 
 
+def test_a_file_that_the_service_holds_is_never_rendered() -> None:
+    held = "Destination 0 (in place): the service holds the value of `{}` as a secret"
+    says_so: Value = {"name": "verbosity", "value": "${file:token}", "sensitive": True}
+    for destination, name in (
+        (component("otlphttp", headers={"Authorization": "${file:gateway/token}"}), "headers"),
+        (component("debug", unknown="${file:token}"), "unknown"),
+        ({**component("debug"), "parameters": [says_so]}, "verbosity"),
+    ):
+        with pytest.raises(Unrenderable) as caught:
+            rendered({"sources": [{"name": "app"}], "destinations": [destination]}, LIBRARY)
+        assert caught.value.parameter == name
+        assert caught.value.reason.startswith(held.format(name))
+    open_one = component("otlphttp", endpoint="${file:/etc/gateway}")
+    assert b"${file:/etc/gateway}" in rendered({"sources": [{"name": "app"}], "destinations": [open_one]}, LIBRARY).text
+
+
 def test_a_variable_of_the_service_is_never_rendered() -> None:
     destination = component("otlphttp", headers={"Authorization": "Bearer ${env:DESTINATION_A__TOKEN}"})
     known = {key: document["spec"] for key, document in builtins.built_in().items()}
