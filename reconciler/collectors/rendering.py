@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, NamedTuple
 
 from reconciler.collectors import templates
 from reconciler.collectors.components import PARTS, SIGNALS, CollectorType, Entry, Origin, Rendered, Unrenderable
 from reconciler.collectors.templates import TemplateFault
-from reconciler.model import components, routes, yaml_documents
+from reconciler.model import component_types, components, routes, values, yaml_documents
+from reconciler.model.component_types import ComponentType
+from reconciler.model.components import MASK
 from reconciler.model.names import Key
 from reconciler.model.routes import RunsOn
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
@@ -36,6 +39,24 @@ NOTHING: Final[dict[str, Value]] = {
 
 Lookup = Callable[[Key], Value]
 """Returns the masked spec of a resource; None if it is missing or cannot be read."""
+
+
+def masking(lookup: Lookup) -> Lookup:
+    """Return a lookup that masks the secrets in what `lookup` finds, by the types that `lookup` finds."""
+
+    @cache
+    def type_of(key: Key) -> ComponentType | None:
+        spec = lookup(key)
+        return None if spec is None else component_types.compiled_spec(key.name, spec)
+
+    @cache
+    def masked(key: Key) -> Value:
+        spec = lookup(key)
+        types = components.component_types_of(components.find_components(key.kind, spec), type_of)
+        secrets = components.find_parameters(spec, types).secrets
+        return values.replaced({"spec": spec}, {("spec", *pointer): MASK for pointer, _ in secrets})["spec"]
+
+    return masked
 
 
 @dataclass(frozen=True, slots=True)
