@@ -183,7 +183,11 @@ def test_a_flow_is_told_with_the_entry_of_its_configuration(work: Work) -> None:
     base = {"shared/siem.yaml": destination("siem"), "apps/web.yaml": document("Configuration", "web", **spec)}
     disabled = {**json.loads(destination("siem"))}
     disabled["spec"]["disabled"] = True
-    found = Planned(work.plan({"shared/siem.yaml": json.dumps(disabled)}, "-o", "json", base=base))
+    stopped = ("-o", "json", "--fail-on", "flow-stopped")
+    outcome = work.plan({"shared/siem.yaml": json.dumps(disabled)}, *stopped, base=base)
+    assert outcome.code == 3
+    assert work.alone("plan", "work", "--config", "settings.yaml", "--fail-on", "in-use").code == 0
+    found = Planned(outcome)
     assert [[flow["change"] for flow in entry.get("flows", [])] for entry in found.entries] == [[], ["stopped"]]
 
 
