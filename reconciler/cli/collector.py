@@ -75,7 +75,7 @@ def _unfit(text: str) -> str:
     try:
         read = documents.read(text.encode(errors="replace"), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
     except documents.DocumentError:
-        return "the service cannot read it as YAML"
+        return "it cannot be read as YAML here"
     strings = [text, *(found for document in read for found in _strings(document.value))]
     return "it has a reference, `${...}`, that is no variable" if any(map(_reads, strings)) else ""
 

@@ -243,7 +243,7 @@ def test_what_cannot_be_read_is_not_given_to_it(alone: Program, program: Make, t
     plan = samples.plan(samples.entry(renderings=(replace(one, new=text),)))
     [entry] = collector.validated(plan, program(f'echo ran > "{ran}"')).entries
     assert not ran.exists()
-    assert entry.notes == ("1 Configuration not validated, new for instance: the service cannot read it as YAML.",)
+    assert entry.notes == ("1 Configuration not validated, new for instance: it cannot be read as YAML here.",)
 
 
 def test_one_that_hangs_is_ended(program: Make, monkeypatch: pytest.MonkeyPatch) -> None:
