@@ -183,14 +183,16 @@ class _Text:
         }
 
     def counted(self, functions: Mapping[str, Callable[..., object]]) -> dict[str, Callable[..., object]]:
-        """Return functions of a type whose text counts, too: that of the arguments before, as what they may make."""
+        """Return functions of a type whose text counts, too: that of the arguments before, as what they may make. Lists
+        and maps do not count: they are parameters, and no function makes larger ones.
+        """
         return {name: self._counted(function) for name, function in functions.items()}
 
     def _counted(self, function: Callable[..., object]) -> Callable[..., object]:
         def call(*given: object) -> object:
-            self._count(TIMES_GIVEN * sum(len(_go_text(one)) for one in given))
+            self._count(TIMES_GIVEN * sum(len(one) for one in given if isinstance(one, str)))
             made = function(*given)
-            self._count(len(_go_text(made)))
+            self._count(len(made) if isinstance(made, str) else 0)
             return made
 
         return call

@@ -225,6 +225,21 @@ def test_the_metrics_of_a_category() -> None:
     }
 
 
+def test_a_long_list_may_be_looked_through_for_many_categories() -> None:
+    metrics: list[Value] = [{"name": f"system.paging.operations.{number}"} for number in range(200)]
+    categories: list[Value] = [{"label": f"c{number}", "metrics": metrics} for number in range(30)]
+    off: Value = [f"system.paging.operations.{number}" for number in range(200)]
+    parameter: Value = {"name": "off", "default": off, "options": {"metricCategories": categories}}
+    calls = "".join(
+        f'{{{{if bpHasCategoryMetricsEnabled .off "off" "c{number}"}}}}x{{{{end}}}}' for number in range(30)
+    )
+    spec: Value = {"parameters": [parameter], "logs": {"receivers": f"- a: [{calls}]"}}
+    whole = result(
+        {"sources": [component("own")], "destinations": [component("debug")]}, {Key("SourceType", "own"): spec}
+    )
+    assert whole["receivers"] == {"a/source0": []}
+
+
 def test_many_slow_templates_and_a_long_result_end_in_time() -> None:
     slow = "{{range .many}}{{range $.many}}" + "{{$a := 1}}" * 20 + "{{end}}{{end}}- a: [{{range .many}}x, {{end}}x]"
     long = "- a: [" + "x, " * 60_000 + "x]"
