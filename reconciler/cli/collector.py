@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from os import killpg
 from pathlib import Path
 from typing import Final
@@ -84,10 +85,10 @@ def _strings(value: Value) -> Iterator[str]:
     """Yield the strings of a value as the program decodes them, keys too: it resolves references afterwards."""
     if isinstance(value, str):
         yield value
+    elif isinstance(value, list):
+        yield from chain.from_iterable(map(_strings, value))
     elif isinstance(value, dict):
-        yield from value
-    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _strings(child)
+        yield from chain(value, *map(_strings, value.values()))
 
 
 def _reads(text: str) -> bool:
