@@ -2,8 +2,8 @@
 
 The program is the caller's; what it reads was proposed by somebody. So it runs in an empty folder with limits of time,
 memory and files, and with no variable of ours: `${env:NAME}` must not bring a secret into an error. Texts that name
-another provider (`${file:...}`, `${https:...}`) are not given to it: it would read files of this machine, or ask the
-network. It starts no component.
+another provider (`${file:...}`, `${https:...}`), or that we cannot read, are not given to it: it would read files of
+this machine, or ask the network. It starts no component.
 """
 
 import re
@@ -13,15 +13,18 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from os import killpg
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from reconciler.model import documents, positions
 from reconciler.model.errors import Refused
 from reconciler.model.plan import Plan, PlanEntry, PlanPlace, PlanRendering
 from reconciler.model.text import counted
+from reconciler.model.values import Value
 
 SECONDS: Final = 10  # for one run
 TOGETHER: Final = 300.0  # seconds for all of them
@@ -32,7 +35,7 @@ OUTPUT: Final = 16 * 1024  # bytes that are read of it
 STAND_IN: Final = "http://localhost:4317"
 """The value of each variable without a default, where the Collector refuses an empty one."""
 
-_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-[^${}]*)?\}")
+_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-[-A-Za-z0-9_.:/ ]*)?\}")
 _REFERENCE: Final = re.compile(r"(?<!\$)(?:\$\$)*\$\{")  # `$$` stands for `$`
 _ID: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*/[-A-Za-z0-9_.]*[A-Za-z0-9]")
 _BEGINNING: Final = re.compile(r"^(?:Error: )?(?:failed to get config: cannot unmarshal the configuration: )?")
@@ -56,8 +59,8 @@ def _entry(entry: PlanEntry, program: Path, deadline: float) -> PlanEntry:
         elif time.monotonic() > deadline:
             skipped.setdefault("the Collector takes too long", []).append(one.name)
             found.append(one)
-        elif not _is_whole(one.new):
-            skipped.setdefault("it has a reference, `${...}`, that is no variable", []).append(one.name)
+        elif why := _unfit(one.new):
+            skipped.setdefault(why, []).append(one.name)
             found.append(one)
         else:
             found.append(_rendering(one, program))
@@ -68,16 +71,36 @@ def _entry(entry: PlanEntry, program: Path, deadline: float) -> PlanEntry:
     return msgspec.structs.replace(entry, renderings=tuple(found), notes=(*entry.notes, *notes))
 
 
-def _is_whole(text: str) -> bool:
-    """Return True if its only references are variables, so that nothing else is read."""
-    return _REFERENCE.search(_VARIABLE.sub("", text)) is None
+def _unfit(text: str) -> str:
+    """Return why the program may not have a text; '' if its only references are variables, so that it reads no more."""
+    try:
+        read = documents.read(text.encode(errors="replace"), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
+    except documents.DocumentError:
+        return "it cannot be read as YAML here"
+    strings = [text, *(found for document in read for found in _strings(document.value))]
+    return "it has a reference, `${...}`, that is no variable" if any(map(_reads, strings)) else ""
+
+
+def _strings(value: Value) -> Iterator[str]:
+    """Yield the strings of a value as the program decodes them, keys too: it resolves references afterwards."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield from chain.from_iterable(map(_strings, value))
+    elif isinstance(value, dict):
+        yield from chain(value, *map(_strings, value.values()))
+
+
+def _reads(text: str) -> bool:
+    """Return True if a reference is left without the variables, be they empty or not."""
+    return any(_REFERENCE.search(_VARIABLE.sub(value, text)) for value in ("", "x"))
 
 
 def _rendering(one: PlanRendering, program: Path) -> PlanRendering:
     said = _refusal(one.new or "", program)
     if not said:
         return one
-    was_refused = one.old is not None and _is_whole(one.old) and bool(_refusal(one.old, program))
+    was_refused = one.old is not None and not _unfit(one.old) and bool(_refusal(one.old, program))
     found = _placed(said, one.components, one.at)
     told = tuple(f"{at}: the Collector says: {text}" if at else f"the Collector says: {text}" for at, text in found)
     return msgspec.structs.replace(one, violations=told, existing=was_refused)

@@ -9,10 +9,8 @@ import click
 from reconciler.cli import exits, files, output
 from reconciler.cli.files import API_VERSION, SourceText
 from reconciler.collectors.components import Unrenderable
-from reconciler.collectors.rendering import Renderer
-from reconciler.model import builtins, component_types, components, documents, resource, routes, values
-from reconciler.model.component_types import ComponentType
-from reconciler.model.components import MASK
+from reconciler.collectors.rendering import Renderer, masking
+from reconciler.model import builtins, documents, resource, routes
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key
 from reconciler.model.routes import ComponentUse, RunsOn
@@ -45,7 +43,8 @@ def render(context: click.Context, *, name: str, paths: tuple[str, ...], target:
         text = raw.encode()
     else:
         try:
-            rendered = Renderer(lambda wanted: _masked(wanted, held)).render(_masked(key, held))
+            masked = masking(lambda wanted: held[wanted]["spec"] if wanted in held else None)
+            rendered = Renderer(masked).render(masked(key))
         except Unrenderable as fault:
             output.error(f"{KIND} {name}: {fault.reason}")
             context.exit(exits.NOT_STORED)
@@ -81,23 +80,5 @@ def _resources(paths: Sequence[str]) -> dict[Key, dict[str, Value]]:
     return held
 
 
-def _masked(key: Key, held: dict[Key, dict[str, Value]]) -> Value:
-    """Return the spec of a resource without its secrets, as the service would show it; None if there is none."""
-    document = held.get(key)
-    if document is None:
-        return None
-    found = components.find_components(key.kind, document["spec"])
-    types = components.component_types_of(found, lambda wanted: _type(wanted, held))
-    secrets = components.find_parameters(document["spec"], types).secrets
-    return values.replaced(document, {("spec", *pointer): MASK for pointer, _ in secrets})["spec"]
-
-
 def _component(key: Key, held: dict[Key, dict[str, Value]]) -> ComponentUse | None:
     return routes.component_use(held[key]["spec"]) if key in held else None
-
-
-def _type(key: Key, held: dict[Key, dict[str, Value]]) -> ComponentType | None:
-    document = held.get(key)
-    if document is None:
-        return None
-    return component_types.compiled(key.name, component_types.read_definitions(document["spec"]))

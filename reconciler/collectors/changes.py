@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.collectors.components import Origin, Unrenderable
-from reconciler.collectors.rendering import Lookup, Renderer
+from reconciler.collectors.rendering import Lookup, Renderer, masking
 from reconciler.model import routes
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanPlace, PlanRendering
@@ -89,9 +89,12 @@ def compare(
     unknown: Container[Key] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> Differences:
-    """Render Configurations from both sides of a change. One that names an `unknown` resource is passed over."""
+    """Render Configurations from both sides of a change. One that names an `unknown` resource is passed over. A type
+    that changes may make values secret that the lookups show: each side is masked by its own types.
+    """
     deadline, room = clock() + SECONDS, MOST_CHARACTERS
-    sides = [_Rendered(lookup, Renderer(_known(lookup, unknown))) for lookup in (before, after)]
+    masked = [masking(_known(lookup, unknown)) for lookup in (before, after)]
+    sides = [_Rendered(lookup, one, Renderer(one)) for lookup, one in zip((before, after), masked, strict=True)]
     found: list[Difference] = []
     left_out = 0
     for number, key in enumerate(sorted(configurations)):
@@ -128,6 +131,7 @@ class _Rendered:
     """One side of a change."""
 
     lookup: Lookup
+    masked: Lookup
     renderer: Renderer
 
     def of(self, key: Key) -> Side:
@@ -138,7 +142,7 @@ class _Rendered:
         if isinstance(raw, str):
             return Side(raw, raw=True)
         try:
-            rendered = self.renderer.render(spec)
+            rendered = self.renderer.render(self.masked(key))
         except Unrenderable as fault:
             return Side(fault=fault)
         return Side(rendered.text.decode(), origins=rendered.origins)

@@ -15,7 +15,7 @@ from reconciler.model import component_types, components, documents, positions, 
 from reconciler.model.components import MASK
 from reconciler.model.names import Key
 from reconciler.model.positions import DocumentError
-from reconciler.model.secret_references import AvailableSecrets
+from reconciler.model.secret_references import AvailableSecrets, SecretSource, whole_secret_reference
 from reconciler.model.values import Pointer, Value
 
 SIGNALS: Final = ("logs", "metrics", "traces")
@@ -132,13 +132,19 @@ class CollectorType:
             value = parameter.get("value") if isinstance(parameter, dict) else None
             if name is None or value is None:
                 continue
-            if _holds_mask(value):
+            if _is_held(value, hidden=self._is_hidden(name, parameter)):
                 raise Unrenderable(HELD.format(name), parameter=name, type_name=self.name)
             if self._secrets.covers(values.canonical_json(value).decode()):
                 told = f"the value of `{name}` {type_checks.OF_THE_SERVICE}"
                 raise Unrenderable(told, parameter=name, type_name=self.name)
             found[name] = value
         return {name: component_types.canonical_value(self._definitions.get(name), one) for name, one in found.items()}
+
+    def _is_hidden(self, name: str, parameter: Value) -> bool:
+        """Return True if a value is a secret: its definition or it itself says so, or it has no definition."""
+        definition = self._definitions.get(name)
+        says_so = isinstance(parameter, dict) and parameter.get("sensitive") not in (None, False)
+        return says_so or definition is None or definition.sensitive
 
     def _entries(
         self, block: str, part: str, text: str, values: dict[str, Value], seconds_left: Callable[[], float]
@@ -214,12 +220,12 @@ class CollectorType:
         return [one for one, is_off in self._metrics(name, category) if is_off and one not in (off or ())]
 
 
-def _holds_mask(value: Value) -> bool:
-    if isinstance(value, dict):
-        return any(_holds_mask(one) for one in value.values())
-    if isinstance(value, list):
-        return any(_holds_mask(one) for one in value)
-    return value == MASK
+def _is_held(value: Value, *, hidden: bool) -> bool:
+    """Return True for a masked value, and in a hidden one for `${file:NAME}`: only the service has that file."""
+    if isinstance(value, (dict, list)):
+        return any(_is_held(one, hidden=hidden) for one in (value.values() if isinstance(value, dict) else value))
+    reference = whole_secret_reference(value) if hidden and isinstance(value, str) else None
+    return value == MASK or (reference is not None and reference.source is SecretSource.FILE)
 
 
 def _retry(enabled: object, initial: object, longest: object, elapsed: object) -> str:

@@ -10,13 +10,17 @@ The same input gives the same bytes. Texts such as `${env:NAME}` stay as they ar
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, NamedTuple
 
 from reconciler.collectors import templates
 from reconciler.collectors.components import PARTS, SIGNALS, CollectorType, Entry, Origin, Rendered, Unrenderable
 from reconciler.collectors.templates import TemplateFault
-from reconciler.model import components, routes, yaml_documents
+from reconciler.model import component_types, components, routes, values, yaml_documents
+from reconciler.model.component_types import ComponentType
+from reconciler.model.components import MASK
 from reconciler.model.names import Key
 from reconciler.model.routes import RunsOn
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
@@ -35,6 +39,24 @@ NOTHING: Final[dict[str, Value]] = {
 
 Lookup = Callable[[Key], Value]
 """Returns the masked spec of a resource; None if it is missing or cannot be read."""
+
+
+def masking(lookup: Lookup) -> Lookup:
+    """Return a lookup that masks the secrets in what `lookup` finds, by the types that `lookup` finds."""
+
+    @cache
+    def type_of(key: Key) -> ComponentType | None:
+        spec = lookup(key)
+        return None if spec is None else component_types.compiled_spec(key.name, spec)
+
+    @cache
+    def masked(key: Key) -> Value:
+        spec = lookup(key)
+        types = components.component_types_of(components.find_components(key.kind, spec), type_of)
+        secrets = components.find_parameters(spec, types).secrets
+        return values.replaced({"spec": spec}, {("spec", *pointer): MASK for pointer, _ in secrets})["spec"]
+
+    return masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +85,8 @@ class Renderer:
         """Render a Configuration, given its masked spec. Raises Unrenderable."""
         parts = _Parts(self._lookup, self._type, self._clock, self._clock() + SECONDS)
         whole = parts.joined(spec)
-        try:
-            with templates.time_limit(parts.seconds_left()):
-                text = yaml_documents.to_yaml([whole])
-        except TemplateFault:
-            raise Unrenderable(TOO_LONG) from None
+        with parts.limited():
+            text = yaml_documents.to_yaml([whole])
         if len(text) > MOST_CHARACTERS:
             raise Unrenderable(f"it has more than {MOST_CHARACTERS:,} characters; split the Configuration")
         data = text.encode()
@@ -119,13 +138,23 @@ class _Parts:
             self._rendered(each, each.name or f"extension{each.position}") for each in self._listed("Extension", held)
         ]
         pipelines = _Pipelines()
-        for source in sorted(sources):
-            for destination in sorted(destinations):
-                for signal in SIGNALS:
-                    pipelines.join(signal, source, between, destination)
-        for one in further:
-            pipelines.extend(entry for signal in SIGNALS for entry in one.get(signal, {}).get("extensions", ()))
-        return pipelines.whole() if pipelines.pipelines else NOTHING
+        with self.limited():
+            for source in sorted(sources):
+                for destination in sorted(destinations):
+                    for signal in SIGNALS:
+                        pipelines.join(signal, source, between, destination)
+            for one in further:
+                pipelines.extend(entry for signal in SIGNALS for entry in one.get(signal, {}).get("extensions", ()))
+            return pipelines.whole() if pipelines.pipelines else NOTHING
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """End what is done in it when there is no time left; no template may be in it. Raises Unrenderable."""
+        try:
+            with templates.time_limit(self.seconds_left()):
+                yield
+        except TemplateFault:
+            raise Unrenderable(TOO_LONG) from None
 
     def seconds_left(self) -> float:
         """Return the time that is left. Raises Unrenderable if there is none."""
@@ -141,12 +170,13 @@ class _Parts:
 
     def _ends(self, kind: str, spec: Mapping[str, Value]) -> list[_End]:
         """Render the sources or the destinations. The same destination may come twice, so its name has its index."""
-        found: list[_End] = []
+        found: dict[str, _End] = {}
         for each in self._listed(kind, spec):
+            self.seconds_left()
             name = each.name or f"{kind.lower()}{each.position}"
             if kind == "Destination":
                 name = f"{name}-{each.position}"
-            if any(end.name == name for end in found):
+            if name in found:
                 raise Unrenderable(f"{each.called} is named twice; name it once", origin=each.at)
             entries = [
                 one for at, holder in each.holders for one in at.below("processors").listed(holder.get("processors"))
@@ -157,8 +187,8 @@ class _Parts:
             if each.component.get("routes"):
                 told = f"{each.called} has `routes`, which are not rendered; remove them"
                 raise Unrenderable(told, origin=each.at)
-            found.append(_End(name, self._rendered(each, name), under))
-        return found
+            found[name] = _End(name, self._rendered(each, name), under)
+        return [*found.values()]
 
     def _enabled(self, kind: str, listed: list[tuple[Origin, Value]]) -> Iterator["_Enabled"]:
         """Yield the components of a list that count, with the resources that they name."""
@@ -224,7 +254,7 @@ class _Pipelines:
     def __init__(self) -> None:
         self.pipelines: dict[str, Value] = {}
         self._components: dict[str, dict[str, Value]] = {part: {} for part in PARTS}
-        self._extensions: list[str] = []
+        self._extensions: dict[str, None] = {}
 
     def join(self, signal: str, source: _End, between: list[Rendered], destination: _End) -> None:
         """Add the pipeline of a source and a destination, if both handle the signal."""
@@ -249,9 +279,7 @@ class _Pipelines:
 
     def extend(self, entries: "Iterator[Entry] | list[Entry]") -> None:
         """Add extensions, each once."""
-        for name in self._add("extensions", [*entries]):
-            if name not in self._extensions:
-                self._extensions.append(str(name))
+        self._extensions |= {str(name): None for name in self._add("extensions", [*entries])}
 
     def whole(self) -> dict[str, Value]:
         """Return the configuration of a Collector."""

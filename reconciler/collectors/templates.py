@@ -22,6 +22,7 @@ from reconciler.model.values import Value
 
 MOST_TEMPLATE: Final = 200_000  # characters of one template; parsing takes some microseconds for each
 MOST_OUTPUT: Final = 500_000  # characters of one template's output, and of all that its functions make
+TIMES_GIVEN: Final = 4  # what a function of a type may make of its arguments, about
 SECONDS: Final = 1.0  # for one template, of processor time: what else the machine does counts for nothing
 AGAIN_SECONDS: Final = 0.1  # after what takes too long was to be ended
 
@@ -56,7 +57,7 @@ class Template:
         TemplateFault.
         """
         self._text = _Text()
-        known = {**_refused(), **self._text.functions(), **functions}
+        known = {**_refused(), **self._text.functions(), **self._text.counted(functions)}
         sandbox = gotpl.SandboxPolicy.strict(
             allow_functions=known, max_template_chars=MOST_TEMPLATE, default_budget=_BUDGET
         )
@@ -180,6 +181,21 @@ class _Text:
             "replace": self._replace,
             "int64": integer,
         }
+
+    def counted(self, functions: Mapping[str, Callable[..., object]]) -> dict[str, Callable[..., object]]:
+        """Return functions of a type whose text counts, too: that of the arguments before, as what they may make. Lists
+        and maps do not count: they are parameters, and no function makes larger ones.
+        """
+        return {name: self._counted(function) for name, function in functions.items()}
+
+    def _counted(self, function: Callable[..., object]) -> Callable[..., object]:
+        def call(*given: object) -> object:
+            self._count(TIMES_GIVEN * sum(len(one) for one in given if isinstance(one, str)))
+            made = function(*given)
+            self._count(len(made) if isinstance(made, str) else 0)
+            return made
+
+        return call
 
     def _count(self, characters: int) -> None:
         self.made += characters

@@ -18,6 +18,7 @@ _PART = r"[A-Za-z0-9_][-A-Za-z0-9_.]*"  # so that none begins with a dot or is `
 _FILE = re.compile(rf"{_PART}(?:/{_PART})*")
 _BEGINNING = re.compile(r"\$\{(?:env|file):")
 _VARIABLE = re.compile(rf"\$\{{env:({_PART})?")
+_OF_COLLECTORS = re.compile(rf"\$\{{(?:env:({_PART})|({_PART})(?=\}}|:-))")  # to them, `${NAME}` is `${env:NAME}`
 _SCHEME = re.compile(  # of the header `Authorization`; of another word nobody can say that it is no secret
     r"\A(?:api-?key|api-token|basic|bearer|digest|dpop|geniekey|key|negotiate|oauth|splunk|ssws|token) (?=\$\{env:)",
     re.IGNORECASE,
@@ -57,7 +58,8 @@ class AvailableSecrets:
 
     def covers(self, text: str) -> bool:
         """Return True if a text for a Collector names a variable that is for the service."""
-        names = [one for one in _VARIABLE.findall(text) if not _is_reserved(one)]
+        found = [env or bare for env, bare in _OF_COLLECTORS.findall(text)]
+        names = [one for one in found if not _is_reserved(one)]
         return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in self.patterns)
 
     def has(self, reference: SecretReference) -> bool:

@@ -215,6 +215,13 @@ def test_a_variable_without_a_value_is_stood_in_for_where_the_collector_needs_on
         ("a: $${env:A}{file:/etc/passwd}", False),
         ("a: ${ENV:A}", False),
         ("a: ${", False),
+        ("a: $${env:A}${file:/etc/passwd}", False),
+        ("a: $$${env:A}${file:/etc/passwd}", False),
+        (r'a: "\x24{file:/etc/passwd}"', False),
+        (r'a: [{"\x24{file:/etc/passwd}": 1}]', False),
+        (r'a: ${env:A:-["\x24\x7bfile:/etc/passwd\x7d"]}', False),
+        ("a: ${env:A:-!!binary JHtmaWxlOi9ldGMvcGFzc3dkfQ==}", False),
+        ("a: ${env:A:-https://collector.example:4318/a b}", True),
     ],
 )
 def test_what_would_read_a_file_or_ask_the_network_is_not_given_to_it(
@@ -227,6 +234,16 @@ def test_what_would_read_a_file_or_ask_the_network_is_not_given_to_it(
     assert (ran.exists(), entry.renderings[0].violations) == (is_run, ())
     told = "1 Configuration not validated, new for instance: it has a reference, `${...}`, that is no variable."
     assert entry.notes == (() if is_run else (told,))
+
+
+@pytest.mark.parametrize("text", ["a: !!binary JHtmaWxlOi9ldGMvcGFzc3dkfQ==", "a: [", "<<: {a: 1}"])
+def test_what_cannot_be_read_is_not_given_to_it(alone: Program, program: Make, text: str) -> None:
+    ran = alone.folder / "ran"
+    one = samples.rendered().entries[0].renderings[3]
+    plan = samples.plan(samples.entry(renderings=(replace(one, new=text),)))
+    [entry] = collector.validated(plan, program(f'echo ran > "{ran}"')).entries
+    assert not ran.exists()
+    assert entry.notes == ("1 Configuration not validated, new for instance: it cannot be read as YAML here.",)
 
 
 def test_one_that_hangs_is_ended(program: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,9 @@ repositories:
 """
 
 
+WORDS = ("flow-stopped", "unresolved")  # of `--fail-on`
+
+
 def document(kind: str, name: str, **spec: object) -> str:
     return json.dumps({"apiVersion": "service/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 
@@ -185,6 +188,8 @@ def test_a_flow_is_told_with_the_entry_of_its_configuration(work: Work) -> None:
     disabled["spec"]["disabled"] = True
     found = Planned(work.plan({"shared/siem.yaml": json.dumps(disabled)}, "-o", "json", base=base))
     assert [[flow["change"] for flow in entry.get("flows", [])] for entry in found.entries] == [[], ["stopped"]]
+    tripped = {word: work.alone("plan", "work", "--config", "settings.yaml", "--fail-on", word) for word in WORDS}
+    assert {word: outcome.code for word, outcome in tripped.items()} == {"flow-stopped": 3, "unresolved": 0}
 
 
 def test_one_entry_is_shown_and_judged_with_the_others(work: Work) -> None:

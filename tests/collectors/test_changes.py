@@ -71,6 +71,22 @@ def test_one_that_cannot_be_rendered_any_more_says_why_and_where() -> None:
     assert found.old.reason == ""
 
 
+def test_a_value_that_a_type_makes_a_secret_is_not_shown() -> None:
+    own = Key("DestinationType", "own")
+    exporter: Value = {"exporters": "- debug: {verbosity: {{ .level }}}"}
+    open_level: Value = {"name": "level", "type": "string"}
+    hidden: Value = {"name": "level", "type": "string", "options": {"sensitive": True}}
+    before: Resources = {
+        WEB: SIMPLE,
+        OUT: component("own", level="was-open"),
+        own: {"parameters": [open_level], "logs": exporter},
+    }
+    found = only(before, {**before, own: {"parameters": [hidden], "logs": exporter}})
+    assert "was-open" in (found.old.text or "")
+    assert found.new.text is None
+    assert "holds the value of `level` as a secret" in found.new.reason
+
+
 def test_one_that_fails_as_before_is_no_change() -> None:
     fails: Resources = {WEB: SIMPLE}
     assert compared(fails, {WEB: {**SIMPLE, "measurementInterval": "1m"}}).found == ()

@@ -140,6 +140,22 @@ def test_a_secret_that_the_service_holds_is_never_rendered() -> None:
     assert "${env:NAME}" in caught.value.reason
 
 
+def test_a_file_that_the_service_holds_is_never_rendered() -> None:
+    held = "Destination 0 (in place): the service holds the value of `{}` as a secret"
+    says_so: Value = {"name": "verbosity", "value": "${file:token}", "sensitive": True}
+    for destination, name in (
+        (component("otlphttp", headers={"Authorization": "${file:gateway/token}"}), "headers"),
+        (component("debug", unknown="${file:token}"), "unknown"),
+        ({**component("debug"), "parameters": [says_so]}, "verbosity"),
+    ):
+        with pytest.raises(Unrenderable) as caught:
+            rendered({"sources": [{"name": "app"}], "destinations": [destination]}, LIBRARY)
+        assert caught.value.parameter == name
+        assert caught.value.reason.startswith(held.format(name))
+    open_one = component("otlphttp", endpoint="${file:/etc/gateway}")
+    assert b"${file:/etc/gateway}" in rendered({"sources": [{"name": "app"}], "destinations": [open_one]}, LIBRARY).text
+
+
 def test_a_variable_of_the_service_is_never_rendered() -> None:
     destination = component("otlphttp", headers={"Authorization": "Bearer ${env:DESTINATION_A__TOKEN}"})
     known = {key: document["spec"] for key, document in builtins.built_in().items()}
@@ -209,6 +225,21 @@ def test_the_metrics_of_a_category() -> None:
     }
 
 
+def test_a_long_list_may_be_looked_through_for_many_categories() -> None:
+    metrics: list[Value] = [{"name": f"system.paging.operations.{number}"} for number in range(200)]
+    categories: list[Value] = [{"label": f"c{number}", "metrics": metrics} for number in range(30)]
+    off: Value = [f"system.paging.operations.{number}" for number in range(200)]
+    parameter: Value = {"name": "off", "default": off, "options": {"metricCategories": categories}}
+    calls = "".join(
+        f'{{{{if bpHasCategoryMetricsEnabled .off "off" "c{number}"}}}}x{{{{end}}}}' for number in range(30)
+    )
+    spec: Value = {"parameters": [parameter], "logs": {"receivers": f"- a: [{calls}]"}}
+    whole = result(
+        {"sources": [component("own")], "destinations": [component("debug")]}, {Key("SourceType", "own"): spec}
+    )
+    assert whole["receivers"] == {"a/source0": []}
+
+
 def test_many_slow_templates_and_a_long_result_end_in_time() -> None:
     slow = "{{range .many}}{{range $.many}}" + "{{$a := 1}}" * 20 + "{{end}}{{end}}- a: [{{range .many}}x, {{end}}x]"
     long = "- a: [" + "x, " * 60_000 + "x]"
@@ -223,3 +254,26 @@ def test_many_slow_templates_and_a_long_result_end_in_time() -> None:
         with pytest.raises(Unrenderable, match=r"it takes more than 2 s|it has more than 4,000,000"):
             rendered({"sources": [*spec], "destinations": [component("debug")]}, types)
         assert time.thread_time() - begun < 3
+
+
+def test_helpers_that_feed_each_other_end_in_time() -> None:
+    call = '{{$x = bpRenderStandardParsingOperator "json" $x "" true "t" "" "" "" "" true "s"}}'
+    spec: Value = {"logs": {"receivers": '{{$x := "a"}}' + call * 100 + "- a:\n    x: {{quote $x}}\n"}}
+    begun = time.thread_time()
+    with pytest.raises(Unrenderable, match="makes more than 500,000 characters"):
+        rendered({"sources": [{"type": "grows"}]}, {Key("SourceType", "grows"): spec})
+    assert time.thread_time() - begun < 3
+
+
+def test_joining_many_extensions_and_processors_ends_in_time() -> None:
+    listed = "{{range $i, $v := .many}}- a/{{$i}}: {a: 1, b: [1, 2]}\n{{end}}"
+    many: Value = {"name": "many", "default": [*range(5_000)]}
+    wide: Value = {"receivers": "- a:", "processors": listed, "extensions": listed}
+    types: dict[Key, Value] = {
+        Key("SourceType", "wide"): {"logs": wide, "parameters": [many]},
+        Key("DestinationType", "narrow"): {"logs": {"exporters": "- b:"}},
+    }
+    begun = time.thread_time()
+    with pytest.raises(Unrenderable, match="it takes more than 2 s"):
+        rendered({"sources": [component("wide")], "destinations": [component("narrow")] * 1_500}, types)
+    assert time.thread_time() - begun < 3

@@ -1,5 +1,6 @@
 """Templates give what Go would give, and hostile ones end in time without harm."""
 
+import json
 import time
 
 import pytest
@@ -12,7 +13,11 @@ MANY: Value = [*range(1000)]
 
 
 def output(template: str, /, **values: Value) -> str:
-    return Template(template, {}).output(values)
+    return Template(template, {"bpGrow": grow}).output(values)
+
+
+def grow(*given: object) -> str:
+    return json.dumps([given] * 5)
 
 
 def test_the_language() -> None:
@@ -57,6 +62,8 @@ def test_a_parameter_without_a_value_is_named_with_its_line() -> None:
         '{{$x := "aaaaaaaaaa"}}{{range .many}}{{$x = print $x $x}}{{end}}',
         '{{$x := "aaaaaaaaaa"}}{{range .many}}{{$x = replace "a" "aaaaaaaaaa" $x}}{{end}}',
         '{{$x := "a"}}{{range .many}}{{$x = quote $x $x}}{{end}}',
+        '{{$x := "a"}}' + "{{$x = bpGrow $x}}" * 100,
+        '{{$x := "a"}}{{range .many}}{{$x = bpGrow $x true 1 $.many}}{{end}}',
         "{{nindent 1000000000 .text}}",
         "{{" + "(" * 50_000 + "1" + ")" * 50_000 + "}}",
         "{{if 1}}" * 10_000 + "{{end}}" * 10_000,

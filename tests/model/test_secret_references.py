@@ -143,6 +143,10 @@ def test_of_nothing_nothing_is_available() -> None:
         ("${env:DESTINATION_B__X}", False),
         ("DESTINATION_A__X", False),
         ("${file:DESTINATION_A__X}", False),
+        ("${DESTINATION_A__X}", True),
+        ("tcp://${HOST}:${DESTINATION_A__X:-y}", True),
+        ("${DESTINATION_B__X}", False),
+        ("${DESTINATION_A__X:y}", False),
         ("${env:SERVICE_NAME}", False),  # no pattern covers what begins so
         ("${env:", False),
     ],

@@ -337,6 +337,21 @@ def test_a_change_of_a_type_is_rendered_for_all_who_use_it(world: World) -> None
     assert "detailed" in (found["two"].new or "")
 
 
+def test_a_value_that_a_change_of_a_type_makes_a_secret_is_rendered_no_more(world: World) -> None:
+    own: dict[str, object] = {
+        "parameters": [{"name": "level", "type": "string", "options": {"sensitive": False}}],
+        "logs": {"exporters": "- debug: {verbosity: {{ .level }}}"},
+    }
+    document = {"apiVersion": "service/v1", "kind": "DestinationType", "metadata": {"name": "own"}, "spec": own}
+    out = component("Destination", "out", "own", level="was-open")
+    files = {**RUNS, "out.yaml": out, "own.yaml": json.dumps(document)}
+    world.push("a", files)
+    world.settle()
+    edge = renderings(world, {**files, "own.yaml": json.dumps(document).replace("false", "true")})["edge"]
+    assert edge.new is None
+    assert "holds the value of `level` as a secret" in edge.violations[0]
+
+
 def test_what_cannot_be_rendered_any_more_is_a_violation_at_its_component(world: World) -> None:
     world.push("a", RUNS)
     world.settle()
