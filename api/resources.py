@@ -87,7 +87,7 @@ async def _changed(call: Call, work: Coroutine[Any, Any, ApplyAnswer]) -> Respon
 LIST_PARAMETERS = frozenset({"limit", "after", "selector"})
 LARGEST_PAGE = 10_000  # resources
 CONFIGURATION = "Configuration"  # the one kind that Collectors load
-YAML = b"application/yaml"
+YAML = b"text/yaml; charset=utf-8"
 
 
 @routes.add("GET /v1/resources/{kind}/{name}", Subject.PROJECT, Permission.READ)

@@ -33,7 +33,7 @@ async def test_it_is_the_rendering_with_its_hash(client: httpx2.AsyncClient, ser
     assert (early.status_code, early.json()) == (404, missing("it is not rendered yet; try again in a moment"))
     assert not await services.applier.render(project)
     answer = await client.get(PATH)
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/yaml")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/yaml; charset=utf-8")
     assert "otlp/source0" in answer.text
     shown = (await client.get("/v1/resources/Configuration/web")).json()["resource"]["status"]
     assert answer.headers["etag"] == f'"{shown["rendering"]["hash"]}"'
@@ -47,7 +47,7 @@ async def test_raw_text_is_served_as_it_is(client: httpx2.AsyncClient) -> None:
     raw = "receivers:\n  otlp: {}\n"
     await apply(client, resource("Configuration", "web", raw=raw))
     answer = await client.get(PATH)
-    assert (answer.status_code, answer.text, answer.headers["content-type"]) == (200, raw, "application/yaml")
+    assert (answer.status_code, answer.text, answer.headers["content-type"]) == (200, raw, "text/yaml; charset=utf-8")
     as_raw = await client.get("/v1/resources/Configuration/web/raw")
     assert answer.headers["etag"] == as_raw.headers["etag"]
 
