@@ -6,6 +6,7 @@ another provider (`${file:...}`, `${https:...}`), or that we cannot read, are no
 this machine, or ask the network. It starts no component.
 """
 
+import contextlib
 import re
 import resource
 import signal
@@ -146,11 +147,11 @@ def _run(text: str, program: Path, variables: Mapping[str, str]) -> str:
                     cwd=folder,
                     env={**variables, "HOME": folder, "TMPDIR": folder},
                     start_new_session=True,
-                    preexec_fn=_limit,  # noqa: PLW1509 - no other thread runs
                 )
             except OSError as error:
                 raise Refused(f"--collector {program}: {error.strerror}") from None
             try:
+                _limit(process.pid)
                 code = process.wait(timeout=SECONDS)
             except subprocess.TimeoutExpired:
                 return OVERDUE
@@ -165,13 +166,15 @@ def _run(text: str, program: Path, variables: Mapping[str, str]) -> str:
     return told.strip().replace(folder, "") or f"`validate` ends with {code}"
 
 
-def _limit() -> None:
+def _limit(process: int) -> None:
+    """Set limits once it runs: between fork and exec no Python may run, since templates are watched by a thread."""
     for what, most in (
         (resource.RLIMIT_CPU, SECONDS),
         (resource.RLIMIT_AS, MEMORY),
         (resource.RLIMIT_FSIZE, FILE),
         (resource.RLIMIT_CORE, 0),
     ):
-        _, hard = resource.getrlimit(what)
-        bounded = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (bounded, bounded))
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            _, hard = resource.prlimit(process, what)
+            bounded = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.prlimit(process, what, (bounded, bounded))

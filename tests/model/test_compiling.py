@@ -1,4 +1,4 @@
-"""Where Configurations run, which of them deliver, and why the others do not."""
+"""Configurations: the place that runs them, those that deliver, and the reasons of the others."""
 
 from typing import Any
 

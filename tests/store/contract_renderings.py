@@ -39,7 +39,7 @@ def unrendered(engine: Engine, program: str = PROGRAM) -> dict[str, Unrendered]:
 def rendered(
     one: Unrendered, said: bytes | None = SAID, body: bytes | None = b"a: 1\n", *, before: bytes = rows.STATUS
 ) -> Changes:
-    """What a job sends of a Configuration that was found unrendered."""
+    """Return the row that a job sends for a Configuration that was found unrendered."""
     told = json.loads(before)
     told.pop("rendering", None)
     status = json.dumps(told | ({} if said is None else {"rendering": json.loads(said)})).encode()
