@@ -145,6 +145,8 @@ def test_it_takes_its_configuration_from_the_service_and_reads_it_again_at_sighu
 
         daemon.apply(served(first))
         before = daemons.until(rendered, "it is rendered")
+        headers = {"Authorization": f"Bearer {daemon.key}"}
+        daemons.until(lambda: daemon.status("GET", SERVED, None, headers) == 200, "it is served")
         url = f"http://anybody:{daemon.key}@{daemon.host}:{daemon.port}{SERVED}"
         command = [found.collector(), f"--config={url}", "--config=yaml:service::telemetry::metrics::level: none"]
         collector = subprocess.Popen(command, stdout=log, stderr=log)  # without metrics: their port may be taken
