@@ -148,7 +148,7 @@ def test_it_takes_its_configuration_from_the_service_and_reads_it_again_at_sighu
         headers = {"Authorization": f"Bearer {daemon.key}"}
         daemons.until(lambda: daemon.status("GET", SERVED, None, headers) == 200, "it is served")
         url = f"http://anybody:{daemon.key}@{daemon.host}:{daemon.port}{SERVED}"
-        command = [found.collector(), f"--config={url}", "--config=yaml:service::telemetry::metrics::level: none"]
+        command = [str(found.collector()), f"--config={url}", "--config=yaml:service::telemetry::metrics::level: none"]
         collector = subprocess.Popen(command, stdout=log, stderr=log)  # without metrics: their port may be taken
         try:
             daemons.until(lambda: listens(first), "the Collector runs it")
