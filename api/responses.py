@@ -33,6 +33,14 @@ OF_PAGES: Mapping[bytes, bytes] = {
 }
 """The headers of pages, in place of those."""
 
+OF_CONSOLE: Mapping[bytes, bytes] = {
+    # Scripts and events from here alone; nothing inline, nothing evaluated.
+    b"content-security-policy": b"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; "
+    b"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    b"referrer-policy": b"same-origin",
+}
+"""The headers of pages that update themselves."""
+
 OF_REFERENCE: Mapping[bytes, bytes] = {
     # Redoc: a script and the document, both from here. It makes its styles by itself.
     b"content-security-policy": b"default-src 'none'; script-src 'self'; connect-src 'self'; "

@@ -49,12 +49,6 @@ DONE = {
 }
 
 
-@routes.add(f"GET {PagePath.HOME}", Subject.PUBLIC)
-async def home(_call: Call) -> Response:
-    """Lead to the account."""
-    return forms.elsewhere(PagePath.ACCOUNT)
-
-
 @routes.add(f"GET {PagePath.ACCOUNT}", Subject.PUBLIC)
 async def show(call: Call) -> Response:
     """Show the account, or lead to the sign-in."""

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from api import auth, errors, requests
 from api.calls import Call, Caller
 from api.errors import Problem
+from api.pages import words
 from api.responses import OF_PAGES, Content, Empty, Header
 from api.routing import Style
 from reconciler.auth.oidc import flows
@@ -41,6 +42,20 @@ class PagePath:
     FAVICON = "/favicon.ico"
     REDOC = "/assets/redoc.js"
     REFERENCE = "/docs"  # every operation of the interface
+    HTMX = "/assets/htmx.js"
+    SCRIPT = "/assets/console.js"
+    ACT = "/act"  # every button of the console
+    PROBLEMS = "/problems"
+    RESOURCES = "/resources"
+    CONFIGURATIONS = "/configurations"
+    DELIVERY = "/delivery"
+    RUNS = "/runs"
+    PLANS = "/plans"
+    OPEN = "/notifications"
+    AUDIT = "/audit"
+    PROJECTS = "/projects"
+    PEOPLE = "/people"
+    ALL_KEYS = "/keys"
 
 
 # Forms that a browser sends: proved to come from a page of ours, read with limits, each field text.
@@ -169,6 +184,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     environment.globals["paths"] = PagePath
+    environment.filters.update(words.FILTERS)
     return environment
 
 

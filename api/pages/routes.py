@@ -6,7 +6,7 @@ from pathlib import Path
 from starlette.responses import Response
 
 from api.calls import Call, Subject
-from api.pages import accounts, forms, sign_in
+from api.pages import accounts, actions, console, forms, overview, sign_in
 from api.pages.forms import PagePath
 from api.responses import OF_REFERENCE, Content
 from api.routing import Routes, Style
@@ -30,6 +30,18 @@ async def serve_style(_call: Call) -> Response:
 async def serve_icon(_call: Call) -> Response:
     """Answer with the icon."""
     return _file("icon.svg", b"image/svg+xml")
+
+
+@routes.add(f"GET {PagePath.HTMX}", Subject.PUBLIC)
+async def serve_htmx(_call: Call) -> Response:
+    """Answer with htmx, which updates pages of the console."""
+    return _file("htmx.js", b"text/javascript; charset=utf-8")
+
+
+@routes.add(f"GET {PagePath.SCRIPT}", Subject.PUBLIC)
+async def serve_script(_call: Call) -> Response:
+    """Answer with the console's own script."""
+    return _file("console.js", b"text/javascript; charset=utf-8")
 
 
 @routes.add(f"GET {PagePath.REDOC}", Subject.PUBLIC)
@@ -70,5 +82,8 @@ async def show_reference(_call: Call) -> Response:
 
 # Every page. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
-NOUNS = (sign_in.routes, accounts.routes, routes, reference_routes)
+NOUNS = (sign_in.routes, accounts.routes, routes, reference_routes, actions.routes, console.routes)
+CONSOLE = (overview,)
+"""The modules whose pages are in `console.routes`."""
+
 ENDPOINTS = {path: endpoint for noun in NOUNS for path, endpoint in noun.endpoints.items()}

@@ -27,7 +27,7 @@ _PURPOSE: Final = b"reconciler sign-in flow 2\0"  # a key that signs other thing
 # Plain segments and a plain query. Without escapes, colons, and dots at the beginning of a segment, no browser and no
 # proxy reads another path or another host out of it.
 _SEGMENT: Final = "[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
-_LOCAL: Final = re.compile(rf"/(?:{_SEGMENT}/)*(?:{_SEGMENT})?(?:\?[A-Za-z0-9._~=&-]*)?")
+_LOCAL: Final = re.compile(rf"/(?:{_SEGMENT}/)*(?:{_SEGMENT})?(?:\?(?:[A-Za-z0-9._~=&+-]|%[0-9A-Fa-f]{{2}})*)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,61 @@
+// Keeps a page of the console up to date, and gives it keys. Without it the page shows the same, and stays as it is.
+"use strict";
+
+const LEAST = 2000; // milliseconds between two updates of a page
+const UNITS = [[31536000, "y"], [86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+
+const live = () => document.getElementById("live");
+let waiting = 0; // the timer of the next update
+let last = 0; // when the last one was
+
+function refresh() {
+  if (waiting) return;
+  const wait = Math.max(150, last + LEAST - Date.now());
+  waiting = setTimeout(() => {
+    waiting = 0;
+    if (document.hidden) return; // it is caught up when the page is looked at
+    last = Date.now();
+    htmx.trigger(live(), "live");
+  }, wait);
+}
+
+function say(text) {
+  const place = document.getElementById("connection");
+  if (place && place.textContent !== text) place.textContent = text;
+}
+
+function follow() {
+  const types = (live()?.dataset.live || "").split(" ").filter(Boolean);
+  if (!types.length || !window.EventSource) return;
+  const source = new EventSource("/v1/events");
+  for (const type of [...types, "reset"]) source.addEventListener(type, refresh);
+  let lost = false;
+  source.addEventListener("open", () => { say("live"); if (lost) refresh(); lost = false; });
+  source.addEventListener("error", () => { say("not connected"); lost = true; });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+  window.addEventListener("pagehide", () => source.close());
+  window.addEventListener("pageshow", event => { if (event.persisted) location.reload(); });
+}
+
+function age(element) {
+  const seconds = (Date.now() - Date.parse(element.dateTime)) / 1000;
+  const unit = UNITS.find(([length]) => Math.abs(seconds) >= length);
+  const told = unit ? `${Math.floor(Math.abs(seconds) / unit[0])} ${unit[1]}` : "";
+  const text = !told ? "now" : seconds > 0 ? `${told} ago` : `in ${told}`;
+  if (element.textContent !== text) element.textContent = text;
+}
+
+document.addEventListener("keydown", event => {
+  const typing = event.target.closest?.("input, select, textarea");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    document.getElementById("search")?.focus();
+  }
+});
+
+document.addEventListener("change", event => {
+  if (event.target.matches?.("form.choose select, form.filter select")) event.target.form.requestSubmit();
+});
+
+setInterval(() => document.querySelectorAll("time").forEach(age), 15000);
+document.addEventListener("DOMContentLoaded", follow);

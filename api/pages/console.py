@@ -1,0 +1,142 @@
+"""The frame of the console: who looks, which project they chose, what a page is made of, and its words.
+
+A page of the console is a handler of a `View`:
+
+@console.page("GET /runs", known=("repository",))
+async def show_runs(view: View) -> Response: ...
+
+It asks the API (`view.api`), and renders one template. All of it is HTML from here: without scripts it is the same
+page, which then does not update itself.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import quote, urlencode
+
+from starlette.responses import Response
+
+from api import access
+from api.calls import Call, Subject
+from api.pages import forms, sign_in
+from api.pages.actions import DONE
+from api.pages.asking import Api
+from api.pages.forms import PagePath
+from api.requests import Query
+from api.responses import OF_CONSOLE
+from api.routing import Routes, Style
+from reconciler.model.directory import User
+
+routes = Routes(Style(OF_CONSOLE, forms.failure_page))
+
+MOST_PROJECTS = 200  # in the list to choose from
+
+# The sections in the order of the menu. Whoever may not call the operation does not see the section.
+SECTIONS = (
+    (PagePath.HOME, "Overview", "GET /v1/repositories"),
+    (PagePath.PROBLEMS, "Problems", "GET /v1/repositories"),
+    (PagePath.RESOURCES, "Resources", "GET /v1/resources/{kind}"),
+    (PagePath.DELIVERY, "Delivery", "GET /v1/deliveries"),
+    (PagePath.RUNS, "Runs", "GET /v1/runs"),
+    (PagePath.PLANS, "Plans", "GET /v1/plans"),
+    (PagePath.OPEN, "Notifications", "GET /v1/api/notifications"),
+    (PagePath.AUDIT, "Audit", "GET /v1/audit-events"),
+    (PagePath.PROJECTS, "Projects", "GET /v1/projects"),
+    (PagePath.PEOPLE, "People", "GET /v1/users"),
+    (PagePath.ALL_KEYS, "Keys", "GET /v1/api-keys"),
+)
+
+
+class View:
+    """One look at a page: the visitor's API, the chosen project, the query, and the time."""
+
+    def __init__(self, call: Call, query: Query) -> None:
+        """The query must have been checked. Raises `NotFound` for a project out of reach."""
+        self.call = call
+        self.api = Api(call)
+        self.query = query
+        self.now = call.services.clock()
+        principal = call.principal
+        self.projects = [one for one in sorted(call.directory.projects) if principal.role_in(one) is not None]
+        self.chosen = query.text("project") or ""
+        if self.chosen and self.chosen not in self.projects:
+            raise access.no_project(call, self.chosen)
+
+    @property
+    def project(self) -> str:
+        """The project of pages that show one: the chosen one, else `default` or the first; empty if there is none."""
+        if self.chosen:
+            return self.chosen
+        return "default" if "default" in self.projects else next(iter(self.projects), "")
+
+    @property
+    def scope(self) -> Sequence[str]:
+        """The projects that are shown: the chosen one, or all within reach."""
+        return (self.chosen,) if self.chosen else self.projects
+
+    def text(self, name: str) -> str:
+        """A parameter of the query; empty when it is not given."""
+        return self.query.text(name) or ""
+
+    def link(self, path: str, **query: object) -> str:
+        """Return a path with a query that keeps the chosen project. What is empty is left out."""
+        told = {"project": self.chosen, **query}
+        text = urlencode({name: value for name, value in told.items() if value not in ("", None)})
+        return f"{path}?{text}" if text else path
+
+    @property
+    def here(self) -> str:
+        """The path and query of this page, without the word of what was done."""
+        pairs = [(name, value) for name, value in self.query.values.items() if name != "done"]
+        path = quote(self.call.scope["path"])
+        return f"{path}?{urlencode(pairs)}" if pairs else path
+
+    def sections(self) -> list[tuple[str, str]]:
+        """Return the sections that the visitor may see, with their paths."""
+        may, project = self.api.may, self.project
+        return [(self.link(path), name) for path, name, operation in SECTIONS if may(operation, project=project)]
+
+    def page(self, template: str, *, section: str, live: str = "", status: int = 200, **values: Any) -> Response:
+        """Render a page. `live` names the types of events, with spaces between, after which it is shown anew."""
+        user: User | None = self.call.directory.user(self.call.principal.user or "")
+        who = self.call.principal.name if user is None else user.display_name or user.name
+        return forms.page(
+            template,
+            status=status,
+            who=who,
+            can_sign_out=self.call.services.anybody is None,
+            view=self,
+            now=self.now,
+            section=section,
+            live=live,
+            done=DONE.get(self.text("done"), ""),
+            **values,
+        )
+
+
+Handler: TypeAlias = Callable[[View], Awaitable[Response]]
+
+
+def page(operation: str, *, known: Sequence[str] = ()) -> Callable[[Handler], Handler]:
+    """Have the decorated handler show a page to whoever is signed in; everybody else signs in first."""
+    names = frozenset({"project", "done", *known})
+
+    def register(handler: Handler) -> Handler:
+        @routes.add(operation, Subject.PUBLIC)
+        async def show(call: Call) -> Response:
+            if not forms.recognise(call):
+                return await _sign_in(call)
+            query = Query(call.query, known=names, strict=False)
+            query.check()
+            return await handler(View(call, query))
+
+        return handler
+
+    return register
+
+
+async def _sign_in(call: Call) -> Response:
+    query = call.query.decode("latin-1")
+    back = quote(call.scope["path"]) + (f"?{query}" if query else "")
+    if call.services.auth_type == "oidc":
+        return await sign_in.lead_to_provider(call, back=back)
+    return forms.elsewhere(f"{PagePath.SIGN_IN}?back={quote(back, safe='')}")

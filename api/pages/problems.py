@@ -1,0 +1,155 @@
+"""All that is wrong in one list: what it is, where, why, and a button for what can be done about it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from api import errors
+from api.pages import console, states
+from api.pages.console import View
+from api.pages.forms import PagePath
+
+MOST_OF_ONE = 200  # refused resources of a repository
+REFUSED = ("invalid", "error", "forbidden", "in-use")
+SHOWN_ELSEWHERE = frozenset(  # notifications of what stands in this list itself
+    {
+        *("RepositoryUnreachable", "RepositoryHeld", "PruneHeld", "ResourcesInvalid", "ConfigurationIncomplete"),
+        *("DeliveryStale", "DeliveryFailing", "DeadLetters"),
+    }
+)
+
+
+class Problem(NamedTuple):
+    """One line: the state, the thing with its page, its place with the address at the forge, the cause, and what the
+    buttons are about: `actions` are names of blocks in the template.
+    """
+
+    state: str
+    project: str
+    name: str
+    page: str
+    cause: str
+    place: str = ""
+    address: str = ""
+    actions: tuple[str, ...] = ()
+    about: Mapping[str, Any] | None = None
+
+
+@console.page(f"GET {PagePath.PROBLEMS}")
+async def show(view: View) -> Response:
+    """Show the problems of the chosen projects, by kind: repositories, resources, Configurations, delivery, the rest."""
+    repositories = await states.repositories(view)
+    groups = [
+        ("Repositories", [problem for one in repositories for problem in _of_repository(view, one)]),
+        ("Resources that are not stored as committed", await _refused(view, repositories)),
+        ("Resources that do not work", await _broken(view)),
+        ("Delivery", [problem for one in await states.deliveries(view) for problem in _of_delivery(view, one)]),
+        ("Everything else", [_of_notification(view, one) for one in await states.notifications(view) if _is_new(one)]),
+    ]
+    return view.page(
+        "problems",
+        section="Problems",
+        live="repository run resource delivery notification",
+        groups=[(heading, problems) for heading, problems in groups if problems],
+        most=MOST_OF_ONE,
+    )
+
+
+def _of_repository(view: View, one: Mapping[str, Any]) -> Iterator[Problem]:
+    verdict, project = one["verdict"], one["project"]
+    may = [name for name in ("reconcile", "approve", "suspend") if view.may(name, project=project)]
+    actions: list[str] = []
+    if one["held"] and one["held"]["approvable"] and "approve" in may:
+        actions.append("approve")
+    if one["suspension"] and "suspend" in may:
+        actions.append("resume")
+    elif verdict.word != states.LIVE and "reconcile" in may:
+        actions.append("reconcile")
+    if verdict.word != states.LIVE or one["held"]:
+        state = "held" if one["held"] and verdict.word == states.LIVE else verdict.word
+        page = view.link(PagePath.RUNS, repository=one["name"])
+        yield Problem(state, project, one["name"], page, _cause(one), actions=tuple(actions), about=one)
+
+
+def _cause(one: Mapping[str, Any]) -> str:
+    if suspension := one["suspension"]:
+        ends = f" It ends at {suspension['until']}." if suspension["until"] else ""
+        return f"{suspension['actor']} suspended it: {suspension['reason']}{ends}"
+    return one["verdict"].reason or f"{one['held']['count']} deletions are held."
+
+
+async def _refused(view: View, repositories: list[dict[str, Any]]) -> list[Problem]:
+    """Return what the last run of each repository refused, with file and line."""
+    found = []
+    for one in repositories:
+        run = one["run"]
+        if run is None or not any(run["counts"].get(status) for status in REFUSED):
+            continue
+        page = f"{PagePath.RUNS}/{run['id']}"
+        try:
+            statuses = (await view.api.ask("GET /v1/runs/{id}", id=run["id"]))["run"].get("statuses", ())
+        except errors.TooLarge:
+            cause = f"{sum(run['counts'].get(status, 0) for status in REFUSED)} resources are refused; see the run."
+            found.append(Problem("refused", one["project"], one["name"], page, cause))
+            continue
+        refused = [status for status in statuses if status["status"] in REFUSED]
+        found += [_of_status(one, status, page) for status in refused[:MOST_OF_ONE]]
+    return found
+
+
+def _of_status(one: Mapping[str, Any], status: Mapping[str, Any], page: str) -> Problem:
+    path, line = status.get("path"), status.get("line") or 1
+    cause = status.get("reason") or " ".join(status.get("notes", ())) or CAUSES.get(status["status"], "")
+    name = " ".join(filter(None, (status["kind"], status["name"]))) or path or one["name"]
+    place = f"{path}:{line}" if path else ""
+    address = states.line_address(one, one["head"], path, line) if path else ""
+    return Problem(status["status"], one["project"], name, page, cause, place, address)
+
+
+CAUSES = {
+    "forbidden": "Another repository, or the API, owns it.",
+    "in-use": "Others refer to it, so it is not deleted.",
+}
+
+
+async def _broken(view: View) -> list[Problem]:
+    """Return the resources that are stored and do not do what they declare."""
+    found = []
+    for project in view.scope:
+        for one in await states.searched(view, project, states.WANTING):
+            verdict = states.State(one["state"], one.get("reason", ""))
+            page = states.resource_page(project, one["kind"], one["name"])
+            source = one["source"]
+            place = f"{source['path']}:{source['line']}" if source.get("path") else ""
+            found.append(Problem(verdict.word, project, f"{one['kind']} {one['name']}", page, verdict.reason, place))
+    return found
+
+
+def _of_delivery(view: View, one: Mapping[str, Any]) -> Iterator[Problem]:
+    is_fine, dead = one["state"] in states.FINE, one["deadLetters"]
+    page, project = f"{PagePath.DELIVERY}/{one['project']}/{one['destination']}", one["project"]
+    if not is_fine:
+        may = ("test",) if view.may("test", project=project) else ()
+        yield Problem(one["state"], project, one["destination"], page, one["message"], actions=may, about=one)
+    if dead["batches"]:
+        may = ("replay", "discard") if view.may("replay", project=project) else ()
+        cause = f"{dead['records']} records in {dead['batches']} batches were given up; {_last_failure(one)}"
+        yield Problem("dead letters", project, one["destination"], page, cause, actions=may, about=one)
+
+
+def _last_failure(one: Mapping[str, Any]) -> str:
+    failure = one["lastFailure"]
+    return f"the last failure was: {failure['cause']}" if failure else "no failure since the start."
+
+
+def _is_new(notification: Mapping[str, Any]) -> bool:
+    return notification["spec"]["notificationType"] not in SHOWN_ELSEWHERE
+
+
+def _of_notification(view: View, one: Mapping[str, Any]) -> Problem:
+    metadata, spec = one["metadata"], one["spec"]
+    page = f"{view.link(PagePath.OPEN)}#n-{metadata['id']}"
+    project, cause = spec.get("account", ""), metadata["additionalInfo"]["message"]
+    name, is_person = metadata["displayName"], view.call.principal.user is not None
+    return Problem(spec["severity"], project, name, page, cause, actions=("dismiss",) if is_person else (), about=one)

@@ -1,0 +1,72 @@
+"""Words of the console: instants, sizes and states as people read them."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from reconciler.model.text import counted, visible
+
+UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def age(instant: str | None, now: datetime) -> str:
+    """Return how long ago an RFC 3339 instant is, in one unit: `3 min ago`, `in 2 h`, `now`; empty for none."""
+    if not instant:
+        return ""
+    seconds = (now - datetime.fromisoformat(instant)).total_seconds()
+    told = duration(abs(seconds))
+    if told == "0 s":
+        return "now"
+    return f"{told} ago" if seconds > 0 else f"in {told}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its largest unit, `90 s` as `1 min`."""
+    for length, unit in UNITS:
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return "0 s"
+
+
+def number(value: float) -> str:
+    """Return a count with spaces between thousands."""
+    return f"{value:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def size(count: float) -> str:
+    """Return a size in bytes: `1.5 MiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+TONES = {
+    **dict.fromkeys(("ready", "live", "all is live", "succeeded", "delivers", "rendered", "sending", "created"), "good"),
+    **dict.fromkeys(
+        ("failed", "refused", "invalid", "forbidden", "down", "unreachable", "unauthorized", "error", "critical"), "bad"
+    ),
+    **dict.fromkeys(("branch-missing", "path-missing", "mirror-corrupt", "unsigned", "unrelated-root"), "bad"),
+    **dict.fromkeys(("unsupported-format", "incomplete", "conflict", "error", "does not deliver"), "bad"),
+    **dict.fromkeys(("partial", "prune-held", "held", "suspended", "waiting", "stale", "behind", "warning"), "warn"),
+    **dict.fromkeys(("look here", "dead letters", "not rendered", "drift", "disabled"), "warn"),
+    **dict.fromkeys(("never-read", "empty", "queued", "running", "orphaned", "in-use", "deprecated"), "warn"),
+}
+
+
+def tone(state: str) -> str:
+    """Return the colour of a state: `good`, `bad`, `warn`, or `calm` for all others."""
+    return TONES.get(state, "calm")
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "age": age,
+    "duration": duration,
+    "number": number,
+    "size": size,
+    "tone": tone,
+    "counted": counted,
+    "shown": visible,  # a name, without characters that change how others are read
+}
+"""What templates call these."""
