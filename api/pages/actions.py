@@ -46,6 +46,7 @@ ACTIONS = {
     "discard": Action(
         "POST /v1/destinations/{name}/delivery/discard", "It is discarded.", path=("name",), body=("what",)
     ),
+    "test": Action("POST /v1/destinations/{name}/delivery/test", "The test was sent.", path=("name",)),
     "dismiss": Action(
         "POST /v1/api/notifications/{id}/status", "The notification is noted.", path=("id",), body=("userStatus",)
     ),

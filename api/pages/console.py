@@ -18,7 +18,7 @@ from starlette.responses import Response
 from api import access
 from api.calls import Call, Subject
 from api.pages import forms, sign_in
-from api.pages.actions import DONE
+from api.pages.actions import ACTIONS, DONE
 from api.pages.asking import Api
 from api.pages.forms import PagePath
 from api.requests import Query
@@ -72,6 +72,10 @@ class View:
     def scope(self) -> Sequence[str]:
         """The projects that are shown: the chosen one, or all within reach."""
         return (self.chosen,) if self.chosen else self.projects
+
+    def may(self, action: str, *, project: str) -> bool:
+        """Return True if the visitor has the permission for an action."""
+        return self.api.may(ACTIONS[action].operation, project=project)
 
     def text(self, name: str) -> str:
         """A parameter of the query; empty when it is not given."""

@@ -38,7 +38,7 @@ class Problem(NamedTuple):
 
 @console.page(f"GET {PagePath.PROBLEMS}")
 async def show(view: View) -> Response:
-    """Show the problems of the chosen projects, by kind: repositories, resources, Configurations, delivery, the rest."""
+    """Show the problems of the chosen projects, by kind."""
     repositories = await states.repositories(view)
     groups = [
         ("Repositories", [problem for one in repositories for problem in _of_repository(view, one)]),
@@ -130,8 +130,8 @@ def _of_delivery(view: View, one: Mapping[str, Any]) -> Iterator[Problem]:
     is_fine, dead = one["state"] in states.FINE, one["deadLetters"]
     page, project = f"{PagePath.DELIVERY}/{one['project']}/{one['destination']}", one["project"]
     if not is_fine:
-        may = ("test",) if view.may("test", project=project) else ()
-        yield Problem(one["state"], project, one["destination"], page, one["message"], actions=may, about=one)
+        test = ("test",) if view.may("test", project=project) else ()
+        yield Problem(one["state"], project, one["destination"], page, one["message"], actions=test, about=one)
     if dead["batches"]:
         may = ("replay", "discard") if view.may("replay", project=project) else ()
         cause = f"{dead['records']} records in {dead['batches']} batches were given up; {_last_failure(one)}"

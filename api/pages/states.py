@@ -1,11 +1,17 @@
 """The state of a repository, a resource and a delivery in one word, with the reason; as pages of the console say it."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
+from api import nouns
 from api.pages.console import View
+from api.pages.forms import PagePath
 
 LIVE, BEHIND = "live", "behind"
+MOST_SEARCHED = 200
+WANTING = "wanting"  # the states of resources that do not do what they declare
 
 
 class State(NamedTuple):
@@ -38,19 +44,41 @@ def of_resource(kind: str, status: Mapping[str, Any]) -> State:
 
 def _of_configuration(status: Mapping[str, Any]) -> State:
     delivery, rendering = status.get("delivery", {}), status.get("rendering", {})
+    reason = delivery.get("reason", "")
     if stale := delivery.get("stale"):
         return State("stale", f"Version {stale['version']} goes on: {stale['reason']}")
     if fault := rendering.get("fault"):
         return State("not rendered", fault["reason"])
     if not status.get("ready", True):
-        return State("incomplete", delivery.get("reason", ""))
+        return State("incomplete", reason)
     if delivery.get("delivers"):
         return State("delivers")
-    if rendering.get("hash"):
-        return State("rendered")
     if status.get("runsOn") == "collectors":
-        return State("for collectors")
-    return State("does not deliver", delivery.get("reason", ""))
+        return State("rendered" if rendering.get("hash") else "for collectors")
+    return State("does not deliver", reason)
+
+
+def resource_page(project: str, kind: str, name: str) -> str:
+    """Return the page of a resource."""
+    if kind == "Configuration":
+        return f"{PagePath.CONFIGURATIONS}/{project}/{name}"
+    return f"{PagePath.RESOURCES}/{project}/{kind}/{name}"
+
+
+def line_address(repository: Mapping[str, Any], commit: str | None, path: str, line: int) -> str:
+    """Return the address of a line at the forge; empty where nobody knows it."""
+    pattern = repository.get("link") or ""
+    told = {"{commit}": quote(commit or ""), "{path}": quote(path), "{line}": str(line)}
+    return re.sub(r"\{(?:commit|path|line)\}", lambda found: told[found[0]], pattern) if commit else ""
+
+
+async def searched(view: View, project: str, status: str) -> list[dict[str, Any]]:
+    """Return the first resources of a project in a state, as the search of the API tells them."""
+    query = {"status": status, "limit": MOST_SEARCHED}
+    if "/v1/resources" not in nouns.ENDPOINTS: return []
+    answer = await view.api.maybe("GET /v1/resources", project=project, query=query)
+    found: list[dict[str, Any]] = (answer or {}).get("resources", [])
+    return found
 
 
 async def repositories(view: View) -> list[dict[str, Any]]:

@@ -42,16 +42,18 @@ def size(count: float) -> str:
     return f"{count:.1f} GiB"
 
 
-TONES = {
-    **dict.fromkeys(("ready", "live", "all is live", "succeeded", "delivers", "rendered", "sending", "created"), "good"),
-    **dict.fromkeys(
-        ("failed", "refused", "invalid", "forbidden", "down", "unreachable", "unauthorized", "error", "critical"), "bad"
-    ),
-    **dict.fromkeys(("branch-missing", "path-missing", "mirror-corrupt", "unsigned", "unrelated-root"), "bad"),
-    **dict.fromkeys(("unsupported-format", "incomplete", "conflict", "error", "does not deliver"), "bad"),
-    **dict.fromkeys(("partial", "prune-held", "held", "suspended", "waiting", "stale", "behind", "warning"), "warn"),
-    **dict.fromkeys(("look here", "dead letters", "not rendered", "drift", "disabled"), "warn"),
-    **dict.fromkeys(("never-read", "empty", "queued", "running", "orphaned", "in-use", "deprecated"), "warn"),
+PHRASES = frozenset({"all is live", "does not deliver", "look here", "dead letters", "not rendered"})
+TONES: Mapping[str, str] = {
+    word: tone
+    for tone, words in {
+        "good": "ready live succeeded delivers rendered sending created|all is live",
+        "bad": "failed refused invalid forbidden error conflict down unreachable unauthorized incomplete critical "
+        "branch-missing path-missing mirror-corrupt unsigned unrelated-root unsupported-format|does not deliver",
+        "warn": "partial held suspended waiting stale behind warning drift queued running orphaned in-use deprecated "
+        "prune-held never-read empty|look here|dead letters|not rendered",
+    }.items()
+    for part in words.split("|")
+    for word in ([part] if part in PHRASES else part.split())
 }
 
 
