@@ -75,7 +75,8 @@ def line_address(repository: Mapping[str, Any], commit: str | None, path: str, l
 async def searched(view: View, project: str, status: str) -> list[dict[str, Any]]:
     """Return the first resources of a project in a state, as the search of the API tells them."""
     query = {"status": status, "limit": MOST_SEARCHED}
-    if "/v1/resources" not in nouns.ENDPOINTS: return []
+    if "/v1/resources" not in nouns.ENDPOINTS:
+        return []
     answer = await view.api.maybe("GET /v1/resources", project=project, query=query)
     found: list[dict[str, Any]] = (answer or {}).get("resources", [])
     return found

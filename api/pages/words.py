@@ -1,5 +1,7 @@
 """Words of the console: instants, sizes and states as people read them."""
 
+import difflib
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -62,12 +64,32 @@ def tone(state: str) -> str:
     return TONES.get(state, "calm")
 
 
+def value(found: object) -> str:
+    """Return a value of a field as text: JSON but for text itself; of one that was cut, its beginning."""
+    if isinstance(found, dict) and found.keys() == {"begins", "bytes"}:
+        return visible(f"{found['begins']}... ({found['bytes']} bytes)")
+    return visible(found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))
+
+
+CONTEXT = 3  # unchanged lines around a change
+
+
+def line_changes(old: str, new: str) -> list[tuple[str, str]]:
+    """Return the lines in which two texts differ, with some around them: pairs of `added`, `removed`, `same` or `gap`,
+    and the line.
+    """
+    marks = {"+": "added", "-": "removed", " ": "same"}
+    found = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=CONTEXT))[2:]
+    return [("gap", "") if line.startswith("@@") else (marks[line[0]], line[1:]) for line in found][1:]
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "age": age,
     "duration": duration,
     "number": number,
     "size": size,
     "tone": tone,
+    "value": value,
     "counted": counted,
     "shown": visible,  # a name, without characters that change how others are read
 }

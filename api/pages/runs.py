@@ -1,0 +1,122 @@
+"""Runs and plans: what a commit did, field by field, and what a proposal would do."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from api.pages import console, states
+from api.pages.console import View
+from api.pages.forms import PagePath
+from api.pages.words import line_changes
+
+MOST_RUNS = 50
+MOST_STATUSES = 500  # of a run or a plan; the API has all
+MOST_LINES = 600  # of the difference of one rendering
+GRAVE = ("invalid", "error", "forbidden", "in-use", "not-found", "deleted", "deprecated", "configured", "created")
+
+
+@console.page(f"GET {PagePath.RUNS}", known=("repository",))
+async def show_runs(view: View) -> Response:
+    """Show the last runs, and the repository if one is chosen."""
+    name = view.text("repository")
+    found = [one for one in await states.repositories(view) if name in ("", one["name"])]
+    query = {"repository": name, "limit": MOST_RUNS}
+    runs = (await view.api.ask("GET /v1/runs", project=view.chosen, query=query))["runs"]
+    repository = found[0] if name and found else None
+    return view.page(
+        "runs",
+        section="Runs",
+        live="run repository",
+        runs=runs,
+        most=MOST_RUNS,
+        repository=repository,
+        links={one["name"]: one["commitLink"] for one in found},
+        actions=_actions(view, repository) if repository else (),
+    )
+
+
+def _actions(view: View, repository: Mapping[str, Any]) -> list[str]:
+    """Return the buttons for a repository, as far as the visitor may press them."""
+    project = repository["project"]
+    wanted = ["resume"] if repository["suspension"] else ["reconcile", "suspend"]
+    if repository["held"] and repository["held"]["approvable"]:
+        wanted.append("approve")
+    return [name for name in wanted if view.may(name, project=project)]
+
+
+@console.page(f"GET {PagePath.RUNS}/{{id}}")
+async def show_run(view: View) -> Response:
+    """Show a run with each status, and the fields that it changed."""
+    number = view.call.parameters["id"]
+    run = (await view.api.ask("GET /v1/runs/{id}", project=view.chosen, id=number))["run"]
+    changes: dict[str, Any] = {"changes": [], "more": False}
+    if run["phase"] == "finished":
+        changes = await view.api.ask("GET /v1/runs/{id}/changes", project=view.chosen, id=number)
+    statuses = sorted(run.pop("statuses", ()), key=_gravity)
+    found = {one["name"]: one for one in await states.repositories(view)}
+    repository = found.get(run["repository"], {})
+    return view.page(
+        "run",
+        section="Runs",
+        live="run" if run["phase"] != "finished" else "",
+        run=run,
+        statuses=_linked(repository, run["commit"], statuses[:MOST_STATUSES]),
+        left_out=max(0, len(statuses) - MOST_STATUSES),
+        fields={(one["kind"], one["name"]): one for one in changes["changes"]},
+        has_more=changes["more"],
+        repository=repository,
+        page_of=states.resource_page,
+    )
+
+
+def _gravity(status: Mapping[str, Any]) -> tuple[int, str, str]:
+    place = GRAVE.index(status["status"]) if status["status"] in GRAVE else len(GRAVE)
+    return place, status["kind"] or "", status["name"] or ""
+
+
+def _linked(
+    repository: Mapping[str, Any], commit: str | None, statuses: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return statuses with the `address` of each place at the forge."""
+    return [
+        {**one, "address": states.line_address(repository, commit, one["path"], one["line"]) if one.get("path") else ""}
+        for one in statuses
+    ]
+
+
+@console.page(f"GET {PagePath.PLANS}")
+async def show_plans(view: View) -> Response:
+    """Show the plans that are kept."""
+    plans = (await view.api.ask("GET /v1/plans", project=view.chosen, query={"limit": MOST_RUNS}))["plans"]
+    return view.page("plans", section="Plans", live="repository resource", plans=plans)
+
+
+@console.page(f"GET {PagePath.PLANS}/{{id}}")
+async def show_plan(view: View) -> Response:
+    """Show a plan: flows, statuses with their fields, and what Collectors would run."""
+    plan = (await view.api.ask("GET /v1/plans/{id}", project=view.chosen, id=view.call.parameters["id"]))["plan"]
+    statuses = plan.pop("statuses")
+    pattern = {"link": plan.get("link")}
+    shown = [
+        {**one, "address": states.line_address(pattern, plan["head"]["commit"], one["at"]["path"], one["at"]["line"])}
+        if one.get("at")
+        else {**one, "address": ""}
+        for one in statuses[:MOST_STATUSES]
+    ]
+    renderings = []
+    for one in plan.get("renderings", ()):
+        lines = line_changes(one.get("old", ""), one.get("new", ""))
+        counts = Counter(kind for kind, _ in lines)
+        renderings.append({**one, "lines": lines[:MOST_LINES], "counts": counts, "more": len(lines) > MOST_LINES})
+    return view.page(
+        "plan",
+        section="Plans",
+        live="repository resource",
+        plan=plan,
+        statuses=shown,
+        left_out=max(0, len(statuses) - MOST_STATUSES),
+        renderings=renderings,
+        page_of=states.resource_page,
+    )
