@@ -6,7 +6,7 @@ from pathlib import Path
 from starlette.responses import Response
 
 from api.calls import Call, Subject
-from api.pages import accounts, actions, console, forms, overview, problems, runs, sign_in
+from api.pages import accounts, actions, configurations, console, forms, overview, problems, resources, runs, sign_in
 from api.pages.forms import PagePath
 from api.responses import OF_REFERENCE, Content
 from api.routing import Routes, Style
@@ -83,7 +83,7 @@ async def show_reference(_call: Call) -> Response:
 # Every page. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
 NOUNS = (sign_in.routes, accounts.routes, routes, reference_routes, actions.routes, console.routes)
-CONSOLE = (overview, problems, runs)
+CONSOLE = (configurations, overview, problems, resources, runs)
 """The modules whose pages are in `console.routes`."""
 
 ENDPOINTS = {path: endpoint for noun in NOUNS for path, endpoint in noun.endpoints.items()}

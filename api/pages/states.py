@@ -30,6 +30,9 @@ def of_repository(repository: Mapping[str, Any]) -> State:
         return State(repository["state"], repository["message"] or "")
     if repository["head"] != repository["commit"]:
         return State(BEHIND, "Its head is not applied yet.")
+    run = repository["run"]
+    if run and run["outcome"] == "partial" and run["commit"] == repository["commit"]:
+        return State("partly live", run["message"] or "")
     return State(LIVE)
 
 
@@ -89,7 +92,8 @@ async def repositories(view: View) -> list[dict[str, Any]]:
     for one in answer["repositories"]:
         runs = await view.api.ask("GET /v1/runs", query={"repository": one["name"], "limit": 1})
         known = {"applied": None, "seen": None, "commitLink": None, **one}
-        found.append({**known, "verdict": of_repository(one), "run": next(iter(runs["runs"]), None)})
+        known["run"] = next(iter(runs["runs"]), None)
+        found.append({**known, "verdict": of_repository(known)})
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from reconciler.model.text import counted, visible
+from reconciler.model.text import counted, visible, visible_lines
 
 UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -44,7 +44,7 @@ def size(count: float) -> str:
     return f"{count:.1f} GiB"
 
 
-PHRASES = frozenset({"all is live", "does not deliver", "look here", "dead letters", "not rendered"})
+PHRASES = frozenset({"partly live", "all is live", "does not deliver", "look here", "dead letters", "not rendered"})
 TONES: Mapping[str, str] = {
     word: tone
     for tone, words in {
@@ -52,7 +52,7 @@ TONES: Mapping[str, str] = {
         "bad": "failed refused invalid forbidden error conflict down unreachable unauthorized incomplete critical "
         "branch-missing path-missing mirror-corrupt unsigned unrelated-root unsupported-format|does not deliver",
         "warn": "partial held suspended waiting stale behind warning drift queued running orphaned in-use deprecated "
-        "prune-held never-read empty|look here|dead letters|not rendered",
+        "prune-held never-read empty|partly live|look here|dead letters|not rendered",
     }.items()
     for part in words.split("|")
     for word in ([part] if part in PHRASES else part.split())
@@ -91,6 +91,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "tone": tone,
     "value": value,
     "counted": counted,
+    "lines": visible_lines,
     "shown": visible,  # a name, without characters that change how others are read
 }
 """What templates call these."""

@@ -1,0 +1,72 @@
+"""The page of a Configuration: its flow as a picture, its rates, why it does not deliver, and what Collectors run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from api import errors
+from api.pages import console, flow_picture, resources, states, words
+from api.pages.console import View
+from api.pages.forms import PagePath
+from reconciler.model import components
+
+KIND = "Configuration"
+
+
+@console.page(f"GET {PagePath.CONFIGURATIONS}/{{of}}/{{name}}", known=("version", "from"))
+async def show(view: View) -> Response:
+    """Show one Configuration."""
+    project, name = view.call.parameters["of"], view.call.parameters["name"]
+    facts = await resources.read(view, project, KIND, name)
+    answer = await view.api.maybe("GET /v1/deliveries", project=project)
+    deliveries = {one["destination"]: one for one in (answer or {}).get("deliveries", ())}
+    mine = [one for one in deliveries.values() if name in one["configurations"]]
+    rendered = await _rendered(view, project, name)
+    return view.page(
+        "configuration",
+        section="Resources",
+        live="resource delivery",
+        page_of=states.resource_page,
+        project=project,
+        picture=flow_picture.draw(facts["resource"].get("spec") or {}, _describe(project, name, deliveries)),
+        box=(flow_picture.WIDTH, flow_picture.HEIGHT),
+        deliveries=mine,
+        rendered=rendered,
+        **facts,
+    )
+
+
+async def _rendered(view: View, project: str, name: str) -> dict[str, Any]:
+    """Return the `text` that Collectors run, or the `reason` why there is none or why it is not shown."""
+    try:
+        text = await view.api.ask(
+            "GET /v1/resources/{kind}/{name}/collector.yaml", project=project, kind=KIND, name=name
+        )
+    except errors.Forbidden:
+        return {"text": "", "reason": "Your role may not read what Collectors load."}
+    except (errors.NotFound, errors.Conflict) as problem:
+        return {"text": "", "reason": " ".join(problem.sentences)}
+    return {"text": text, "reason": ""}
+
+
+def _describe(project: str, configuration: str, deliveries: Mapping[str, Mapping[str, Any]]) -> flow_picture.Describe:
+    """Return the words in the box of a component: the rate and the state of a destination that the service delivers to,
+    else what it is.
+    """
+
+    def describe(kind: str, component: Mapping[str, Any]) -> tuple[str, str, str, str]:
+        named, kind_of = component.get("name"), str(component.get("type") or "")
+        name = components.unversioned(named) if isinstance(named, str) else ""
+        page = states.resource_page(project, kind, name) if name else ""
+        title = name or str(component.get("id") or kind_of or kind)
+        if component.get("disabled") is True:
+            return title, "disabled", page, "off"
+        of_delivery = name or f"{configuration}:{component.get('id')}"
+        if kind == "Destination" and (delivery := deliveries.get(of_delivery)):
+            rate = delivery.get("rates", {}).get("delivered")
+            told = delivery["state"] if rate is None else f"{delivery['state']}, {words.number(rate)}/s"
+            return title, told, f"{PagePath.DELIVERY}/{project}/{of_delivery}", words.tone(delivery["state"])
+        return title, kind_of or kind.lower(), page, "calm"
+
+    return describe

@@ -1,0 +1,111 @@
+"""Resources: the search, and a page for each with its YAML, source, status, history and references."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from api import errors
+from api.pages import console, states
+from api.pages.console import View
+from api.pages.forms import PagePath
+from reconciler.model import names, yaml_documents
+from reconciler.model.resource import SERVER_KEYS
+
+PAGE = 100  # lines of the search
+MOST_VERSIONS = 100
+FILTERS = ("q", "kind", "label", "status", "owner", "after")
+STATES = ("", "ready", "wanting", "incomplete", "stale", "idle")
+OWNED = ("apiVersion", "kind", "metadata", "spec")
+
+
+@console.page(f"GET {PagePath.RESOURCES}", known=FILTERS)
+async def search(view: View) -> Response:
+    """Show the resources that a search finds."""
+    asked = {name: view.text(name) for name in FILTERS}
+    project, mistakes = view.project, list[str]()
+    answer: dict[str, Any] = {"resources": [], "next": None}
+    try:
+        answer = await view.api.ask("GET /v1/resources", project=project, query={**asked, "limit": PAGE})
+    except errors.BadRequest as problem:
+        mistakes = [*problem.sentences]
+    following = view.link(PagePath.RESOURCES, **{**asked, "project": project, "after": answer["next"]})
+    return view.page(
+        "resources",
+        section="Resources",
+        live="resource",
+        status=400 if mistakes else 200,
+        project=project,
+        asked=asked,
+        is_filtered=any(asked.values()),
+        mistakes=mistakes,
+        found=answer["resources"],
+        following=following if answer["next"] else "",
+        kinds=[kind.name for kind in names.KINDS],
+        statuses=STATES,
+        page_of=states.resource_page,
+    )
+
+
+@console.page(f"GET {PagePath.RESOURCES}/{{of}}/{{kind}}/{{name}}", known=("version", "from"))
+async def show(view: View) -> Response:
+    """Show one resource."""
+    project, kind, name = (view.call.parameters[part] for part in ("of", "kind", "name"))
+    facts = await read(view, project, kind, name)
+    return view.page(
+        "resource", section="Resources", live="resource", page_of=states.resource_page, project=project, **facts
+    )
+
+
+async def read(view: View, project: str, kind: str, name: str) -> dict[str, Any]:
+    """Return all that a page tells of a resource: its YAML, history, references, and a difference if one is asked for.
+
+    A deleted resource has its history alone. Raises `NotFound` for one that never existed.
+    """
+    about = {"project": project, "kind": kind, "name": name}
+    history = await view.api.ask("GET /v1/{kind}/{name}/history", query={"limit": MOST_VERSIONS}, **about)
+    answer = await view.api.maybe("GET /v1/resources/{kind}/{name}", **about)
+    resource = answer["resource"] if answer else None
+    latest = resource or history["versions"][0]
+    status, source = latest.get("status", {}), latest.get("status", {}).get("source", {})
+    repositories = await states.repositories(view) if source.get("repository") else []
+    repository = next((one for one in repositories if one["name"] == source.get("repository")), {})
+    path, line = source.get("path"), source.get("line")
+    return {
+        "resource": latest,
+        "is_deleted": resource is None,
+        "verdict": states.State("deleted") if resource is None else states.of_resource(latest["kind"], status),
+        "source": source,
+        "repository": repository,
+        "address": states.line_address(repository, source.get("commit"), path, line) if path and line else "",
+        "yaml": to_yaml(latest),
+        "versions": history["versions"],
+        "references": await view.api.maybe("GET /v1/resources/{kind}/{name}/references", **about),
+        "change": await _change(view, about, latest["metadata"].get("version", 0)),
+        "most": MOST_VERSIONS,
+    }
+
+
+async def _change(view: View, about: Mapping[str, str], latest: int) -> dict[str, Any] | None:
+    """Return the fields between two versions: those that the query names, else between the last two."""
+    version = _number(view.text("version"), highest=latest) or latest
+    earlier = _number(view.text("from"), highest=latest)
+    query = {"from": earlier} if earlier else {}
+    changed: dict[str, Any] | None = await view.api.maybe(
+        "GET /v1/{kind}/{name}/history/{version}/changes", query=query, version=str(version), **about
+    )
+    return changed
+
+
+def _number(text: str, *, highest: int) -> int | None:
+    """Return a version that a query names; None for anything else."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(highest))
+    return int(text) if is_number and 0 < int(text) <= highest else None
+
+
+def to_yaml(resource: Mapping[str, Any]) -> str:
+    """Return what a user owns of a resource as YAML. Secrets are masked already."""
+    owned = {key: resource[key] for key in OWNED if key in resource}
+    if isinstance(owned.get("metadata"), dict):
+        owned["metadata"] = {key: value for key, value in owned["metadata"].items() if key not in SERVER_KEYS}
+    return yaml_documents.to_yaml([owned])
