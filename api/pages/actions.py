@@ -46,7 +46,15 @@ ACTIONS = {
     "discard": Action(
         "POST /v1/destinations/{name}/delivery/discard", "It is discarded.", path=("name",), body=("what",)
     ),
-    "test": Action("POST /v1/destinations/{name}/delivery/test", "The test was sent.", path=("name",)),
+    "replay-one": Action(
+        "POST /v1/destinations/{name}/delivery/replay",
+        "The dead letter is queued again.",
+        path=("name",),
+        body=("batch",),
+    ),
+    "discard-one": Action(
+        "POST /v1/destinations/{name}/delivery/discard", "It is discarded.", path=("name",), body=("what", "batch")
+    ),
     "dismiss": Action(
         "POST /v1/api/notifications/{id}/status", "The notification is noted.", path=("id",), body=("userStatus",)
     ),

@@ -49,8 +49,11 @@ SECTIONS = (
 class View:
     """One look at a page: the visitor's API, the chosen project, the query, and the time."""
 
-    def __init__(self, call: Call, query: Query) -> None:
-        """The query must have been checked. Raises `NotFound` for a project out of reach."""
+    def __init__(self, call: Call, query: Query, *, here: str = "") -> None:
+        """The query must have been checked. `here` is the path of the page, where it is not the call's own. Raises
+        `NotFound` for a project out of reach.
+        """
+        self._path = here or call.scope["path"]
         self.call = call
         self.api = Api(call)
         self.query = query
@@ -91,7 +94,7 @@ class View:
     def here(self) -> str:
         """The path and query of this page, without the word of what was done."""
         pairs = [(name, value) for name, value in self.query.values.items() if name != "done"]
-        path = quote(self.call.scope["path"])
+        path = quote(self._path)
         return f"{path}?{urlencode(pairs)}" if pairs else path
 
     def sections(self) -> list[tuple[str, str]]:

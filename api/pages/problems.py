@@ -130,7 +130,7 @@ def _of_delivery(view: View, one: Mapping[str, Any]) -> Iterator[Problem]:
     is_fine, dead = one["state"] in states.FINE, one["deadLetters"]
     page, project = f"{PagePath.DELIVERY}/{one['project']}/{one['destination']}", one["project"]
     if not is_fine:
-        test = ("test",) if view.may("test", project=project) else ()
+        test = ("test",) if view.may("replay", project=project) else ()
         yield Problem(one["state"], project, one["destination"], page, one["message"], actions=test, about=one)
     if dead["batches"]:
         may = ("replay", "discard") if view.may("replay", project=project) else ()

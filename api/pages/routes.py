@@ -6,7 +6,19 @@ from pathlib import Path
 from starlette.responses import Response
 
 from api.calls import Call, Subject
-from api.pages import accounts, actions, configurations, console, forms, overview, problems, resources, runs, sign_in
+from api.pages import (
+    accounts,
+    actions,
+    configurations,
+    console,
+    deliveries,
+    forms,
+    overview,
+    problems,
+    resources,
+    runs,
+    sign_in,
+)
 from api.pages.forms import PagePath
 from api.responses import OF_REFERENCE, Content
 from api.routing import Routes, Style
@@ -83,7 +95,7 @@ async def show_reference(_call: Call) -> Response:
 # Every page. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
 NOUNS = (sign_in.routes, accounts.routes, routes, reference_routes, actions.routes, console.routes)
-CONSOLE = (configurations, overview, problems, resources, runs)
+CONSOLE = (configurations, deliveries, overview, problems, resources, runs)
 """The modules whose pages are in `console.routes`."""
 
 ENDPOINTS = {path: endpoint for noun in NOUNS for path, endpoint in noun.endpoints.items()}
