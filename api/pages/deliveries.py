@@ -51,7 +51,7 @@ async def test(call: Call) -> Response:
 
 async def _shown(view: View, *, tested: Mapping[str, Any] | None) -> Response:
     project, name = view.call.parameters["of"], view.call.parameters["name"]
-    about = {"project": project, "name": name}
+    about: dict[str, Any] = {"project": project, "name": name}
     delivery = (await view.api.ask("GET /v1/destinations/{name}/delivery", **about))["delivery"]
     hour = await view.api.ask("GET /v1/destinations/{name}/delivery/history", **about)
     query = {"limit": MOST_DEAD}
