@@ -1,6 +1,7 @@
 """Buttons of the console: each is an operation of the API, and its refusals are those of the API."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
@@ -9,61 +10,82 @@ from api import errors
 from api.calls import Call, Subject
 from api.pages import forms
 from api.pages.asking import Api
-from api.pages.forms import PagePath
+from api.pages.forms import Form, PagePath
 from api.routing import Routes
 from reconciler.auth.oidc import flows
 
 routes = Routes(forms.STYLE)
 
 
+@dataclass(frozen=True, slots=True)
 class Action:
-    """A button: its operation, the fields of its form that are parameters of the path and members of the body, and the
-    sentence of a success.
+    """A button: its operation, the sentence of a success, and the fields of its form.
+
+    Fields of `path` are parameters of the operation's path, those of `body` members of its body. `optional` members are
+    left out if they are empty, and `flags` are true or false. Without any member there is no body.
     """
 
-    def __init__(self, operation: str, done: str, *, path: Sequence[str] = (), body: Sequence[str] = ()) -> None:
-        self.operation = operation
-        self.done = done
-        self.path = path
-        self.body = body
+    operation: str
+    done: str
+    path: Sequence[str] = ("name",)
+    body: Sequence[str] = ()
+    optional: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    has_body: bool = True
 
+    def parameters(self, form: Form) -> dict[str, Any]:
+        """Return the parameters of the path."""
+        return {field: form.text(field) for field in self.path}
+
+    def members(self, form: Form) -> dict[str, Any] | None:
+        """Return the body; None for an operation that takes none."""
+        if not self.has_body:
+            return None
+        members: dict[str, Any] = {field: form.text(field) for field in self.body}
+        members |= {field: form.text(field) for field in self.optional if form.text(field)}
+        return members | {field: form.text(field) == "true" for field in self.flags}
+
+
+DELIVERY = "POST /v1/destinations/{name}/delivery"
+MEMBER = "/v1/projects/{name}/members/{user}"
+REPOSITORY = "POST /v1/repositories/{name}"
 
 ACTIONS = {
-    "reconcile": Action("POST /v1/repositories/{name}/reconcile", "A run was asked for.", path=("name",)),
+    "reconcile": Action(f"{REPOSITORY}/reconcile", "A run was asked for.", has_body=False),
     "approve": Action(
-        "POST /v1/repositories/{name}/approve",
-        "The held deletions are approved; a run carries them out.",
-        path=("name",),
-        body=("commit",),
+        f"{REPOSITORY}/approve", "The held deletions are approved; a run carries them out.", body=("commit",)
     ),
-    "suspend": Action(
-        "POST /v1/repositories/{name}/suspend", "The repository is suspended.", path=("name",), body=("reason",)
-    ),
-    "resume": Action("POST /v1/repositories/{name}/resume", "The repository is followed again.", path=("name",)),
-    "replay": Action(
-        "POST /v1/destinations/{name}/delivery/replay", "The dead letters are queued again.", path=("name",)
-    ),
-    "discard": Action(
-        "POST /v1/destinations/{name}/delivery/discard", "It is discarded.", path=("name",), body=("what",)
-    ),
-    "replay-one": Action(
-        "POST /v1/destinations/{name}/delivery/replay",
-        "The dead letter is queued again.",
-        path=("name",),
-        body=("batch",),
-    ),
-    "discard-one": Action(
-        "POST /v1/destinations/{name}/delivery/discard", "It is discarded.", path=("name",), body=("what", "batch")
-    ),
-    "dismiss": Action(
+    "suspend": Action(f"{REPOSITORY}/suspend", "The repository is suspended.", body=("reason",), optional=("expiry",)),
+    "resume": Action(f"{REPOSITORY}/resume", "The repository is followed again."),
+    "replay": Action(f"{DELIVERY}/replay", "The dead letters are queued again."),
+    "replay-one": Action(f"{DELIVERY}/replay", "The dead letter is queued again.", body=("batch",)),
+    "discard": Action(f"{DELIVERY}/discard", "It is discarded.", body=("what",)),
+    "discard-one": Action(f"{DELIVERY}/discard", "It is discarded.", body=("what", "batch")),
+    "note": Action(
         "POST /v1/api/notifications/{id}/status", "The notification is noted.", path=("id",), body=("userStatus",)
     ),
+    "create-project": Action("POST /v1/projects", "The project is made.", path=(), body=("name",)),
+    "member": Action(f"PUT {MEMBER}", "The role is given.", path=("name", "user"), body=("role",)),
+    "remove-member": Action(
+        f"DELETE {MEMBER}", "The person is no member any more.", path=("name", "user"), has_body=False
+    ),
+    "withdraw": Action(
+        "DELETE /v1/projects/{name}/invitations/{id}",
+        "The invitation is withdrawn.",
+        path=("name", "id"),
+        has_body=False,
+    ),
+    "create-user": Action(
+        "POST /v1/users", "The person is added.", path=(), body=("name",), optional=("displayName", "password")
+    ),
+    "set-password": Action("PATCH /v1/users/{name}", "The password is set.", body=("password",)),
+    "set-admin": Action("PATCH /v1/users/{name}", "The person's rights are changed.", flags=("organizationAdmin",)),
+    "remove-user": Action("DELETE /v1/users/{name}", "The person is removed.", has_body=False),
+    "revoke-key": Action("DELETE /v1/api-keys/{id}", "The key is revoked.", path=("id",), has_body=False),
 }
 """The buttons by name."""
 
 DONE = {name: action.done for name, action in ACTIONS.items()}
-
-NO_BODY = frozenset({"reconcile"})  # operations that take no body at all
 
 
 @routes.add(f"POST {PagePath.ACT}", Subject.PUBLIC)
@@ -74,7 +96,6 @@ async def act(call: Call) -> Response:
     action = ACTIONS.get(name)
     if action is None:
         raise errors.BadRequest("There is no such action.")
-    body = {field: form.text(field) for field in action.body}
-    parameters: dict[str, Any] = {field: form.text(field) for field in action.path}
-    await Api(call).ask(action.operation, project=project, body=None if name in NO_BODY else body, **parameters)
+    parameters, body = action.parameters(form), action.members(form)
+    await Api(call).ask(action.operation, project=project, body=body, **parameters)
     return forms.elsewhere(f"{back}{'&' if '?' in back else '?'}done={name}")

@@ -80,8 +80,6 @@ class Api:
             return True
         if subject is Subject.ORGANIZATION:
             return principals.may(self._call.principal, permission, role=None)
-        if subject is Subject.REACH:
-            return principals.is_for(self._call.principal, permission)
         return access.permits(self._call, permission, project=project)
 
 

@@ -9,11 +9,13 @@ from api.calls import Call, Subject
 from api.pages import (
     accounts,
     actions,
+    audit,
     configurations,
     console,
     deliveries,
     forms,
     overview,
+    people,
     problems,
     resources,
     runs,
@@ -95,7 +97,7 @@ async def show_reference(_call: Call) -> Response:
 # Every page. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
 NOUNS = (sign_in.routes, accounts.routes, routes, reference_routes, actions.routes, console.routes)
-CONSOLE = (configurations, deliveries, overview, problems, resources, runs)
+CONSOLE = (audit, configurations, deliveries, overview, people, problems, resources, runs)
 """The modules whose pages are in `console.routes`."""
 
 ENDPOINTS = {path: endpoint for noun in NOUNS for path, endpoint in noun.endpoints.items()}

@@ -1,0 +1,51 @@
+"""What happened and what to know: the audit's events, and notifications."""
+
+from starlette.responses import Response
+
+from api import errors
+from api.pages import console, states
+from api.pages.console import View
+from api.pages.forms import PagePath
+
+PAGE = 100  # events
+FILTERS = ("kind", "name", "actor", "action", "since", "until")
+
+
+@console.page(f"GET {PagePath.AUDIT}", known=(*FILTERS, "after"))
+async def show_audit(view: View) -> Response:
+    """Show the events that a search finds, the newest first."""
+    asked = {name: view.text(name) for name in FILTERS}
+    query = {**asked, "project": view.chosen, "after": view.text("after"), "limit": PAGE}
+    mistakes, events = list[str](), list[dict[str, object]]()
+    try:
+        events = (await view.api.ask("GET /v1/audit-events", query=query))["events"]
+    except errors.BadRequest as problem:
+        mistakes = [*problem.sentences]
+    following = view.link(PagePath.AUDIT, **asked, after=events[-1]["id"]) if len(events) == PAGE else ""
+    return view.page(
+        "audit",
+        section="Audit",
+        status=400 if mistakes else 200,
+        asked=asked,
+        mistakes=mistakes,
+        events=events,
+        following=following,
+        is_filtered=any(asked.values()),
+        page_of=states.resource_page,
+    )
+
+
+@console.page(f"GET {PagePath.OPEN}", known=("all",))
+async def show_notifications(view: View) -> Response:
+    """Show the open notifications, or all."""
+    is_all = bool(view.text("all"))
+    found = await states.notifications(view, is_open=not is_all)
+    return view.page(
+        "open",
+        section="Notifications",
+        live="notification",
+        notifications=found[:PAGE],
+        more=len(found) - PAGE,
+        is_all=is_all,
+        may_note=view.call.principal.user is not None or view.call.services.anybody is not None,
+    )
