@@ -26,6 +26,7 @@ from reconciler.model.directory import Amendment, Directory
 from reconciler.model.principals import Actor, Permission, Principal
 from reconciler.notifications.board import Board
 from reconciler.notifications.outbox import Outbox
+from reconciler.ops.events import Events
 from reconciler.ops.metric_families import Sample
 from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier
@@ -72,6 +73,7 @@ class Services:
     log_limits: RequestLimits
     sessions: Sessions
     board: Board
+    events: Events
     outbox: Outbox | None = None
     auth_type: str = "local"
     people: People | None = None

@@ -31,14 +31,14 @@ async def list_all(call: Call) -> Response:
     query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=MOST, default=MOST)
     query.check()
-    pages = call.services.board.pages(sees=_sees(call), user=_person(call), after=query.text("after"), limit=limit)
+    pages = call.services.board.pages(sees=seen_by(call), user=_person(call), after=query.text("after"), limit=limit)
     return responses.Streamed(responses.stream_array(b"notifications", pages))
 
 
 @routes.add("GET /v1/api/notifications/{id}", Subject.REACH, Permission.READ)
 async def get(call: Call) -> Response:
     """Show one notification."""
-    return _answer(call, call.services.board.one(call.parameters["id"], sees=_sees(call), user=_person(call)))
+    return _answer(call, call.services.board.one(call.parameters["id"], sees=seen_by(call), user=_person(call)))
 
 
 @routes.add("POST /v1/api/notifications/{id}/status", Subject.REACH, Permission.READ)
@@ -50,7 +50,7 @@ async def set_status(call: Call) -> Response:
     body = await requests.read_object(call, known=("userStatus",))
     status = body.choice("userStatus", list(UserStatus), required=True)
     body.check()
-    board, sees = call.services.board, _sees(call)
+    board, sees = call.services.board, seen_by(call)
     shown = await board.set_status(call.parameters["id"], UserStatus(status or ""), sees=sees, user=person)
     return _answer(call, shown)
 
@@ -64,7 +64,7 @@ def _answer(call: Call, notification: bytes | None) -> Response:
     raise access.missing(call, MISSING, project=None if found is None else found.cause.project)
 
 
-def _sees(call: Call) -> Sees:
+def seen_by(call: Call) -> Sees:
     """Return the test for what the caller sees."""
     principal, reachable = call.principal, access.reach(call)
 

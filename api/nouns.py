@@ -10,6 +10,7 @@ from api import (
     audit_events,
     deliveries,
     errors,
+    events,
     logs,
     notifications,
     openapi,
@@ -87,6 +88,7 @@ NOUNS = (
     users.routes,
     projects.routes,
     notifications.routes,
+    events.routes,
     openapi.routes,
     resources.history_routes,  # a literal path wins over its `{kind}`
 )

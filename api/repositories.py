@@ -20,6 +20,7 @@ from reconciler.git.hooks import SignatureCheck, SignatureVerdict
 from reconciler.git.remotes.credentials import UnusableFile
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
+from reconciler.ops.events import Topic
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.watched import followed_by
 from reconciler.review import kept_plans
@@ -44,8 +45,26 @@ async def list_all(call: Call) -> Response:
 
 @routes.add("GET /v1/repositories/{name}", Subject.REPOSITORY, Permission.READ)
 async def get(call: Call) -> Response:
-    """Show one repository."""
-    return await _repository(call)
+    """Show one repository; with `wait`, once it is not what the caller has, or changed since the request."""
+    seconds = requests.wait_seconds(call)
+    work = _changed(call, seconds=seconds)
+    return await (responses.unless_gone(call.receive, work) if seconds else work)
+
+
+async def _changed(call: Call, *, seconds: float) -> Response:
+    events, clock, name = call.services.events, asyncio.get_running_loop().time, call.parameters["name"]
+    until, first = clock() + seconds, None
+    with events.followed_by(call.principal.name):
+        while True:
+            number = events.last  # before the repository is read, so that no change meanwhile is missed
+            body = await _repository(call)
+            etag = responses.etag_header(body)
+            held, first = requests.not_modified(call, etag), first or etag
+            is_new = first != etag if b"if-none-match" not in call.named else held is None
+            if is_new or clock() >= until or events.is_closed:
+                return held or Json(body, headers=(etag,))
+            await events.concern(Topic.REPOSITORY, name, after=number, seconds=until - clock())
+            auth.again(call)
 
 
 @routes.add("POST /v1/repositories/{name}/reconcile", Subject.REPOSITORY, Permission.RECONCILE)
@@ -60,11 +79,11 @@ def missing() -> errors.NotFound:
     return errors.NotFound(access.NO_REPOSITORY, code=ErrorCode.REPOSITORY_NOT_FOUND)
 
 
-async def _repository(call: Call) -> Response:
+async def _repository(call: Call) -> bytes:
     found = call.services.repositories.reconciler(call.parameters["name"])
     if found is None:
         raise missing()
-    return Json(responses.json_member(b"repository", await shown_repository(found, call.services.store)))
+    return responses.json_member(b"repository", await shown_repository(found, call.services.store))
 
 
 async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
@@ -150,7 +169,7 @@ async def suspend(call: Call) -> Response:
     await call.services.repositories.suspend(
         call.parameters["name"], reason=reason or "", until=until, actor=call.actor, request=call.request
     )
-    return await _repository(call)
+    return Json(await _repository(call))
 
 
 @routes.add("POST /v1/repositories/{name}/resume", Subject.REPOSITORY, Permission.SUSPEND)
@@ -167,6 +186,7 @@ LIST_PARAMETERS = frozenset({"repository", "limit"})
 LARGEST_PAGE = 10_000  # runs
 PAGE = 100  # runs, when no limit is given: runs are kept, so that all of them would only grow
 MOST_CHANGES = 500  # resources of which one answer shows the fields
+LOOK_SECONDS = 1.0  # between two looks at a run that is waited for
 MISSING = "There is no such run; GET /v1/runs lists those that were recorded."
 
 
@@ -183,15 +203,18 @@ async def list_runs(call: Call) -> Response:
 
 @routes.add("GET /v1/runs/{id}", Subject.REACH, Permission.READ)
 async def get_run(call: Call) -> Response:
-    """Show one run with its statuses."""
-    return responses.Streamed(_one(call, call.parameters["id"], projects=access.reach(call)))
+    """Show one run with its statuses; with `wait`, once it is finished."""
+    return responses.Streamed(_one(call, call.parameters["id"], seconds=requests.wait_seconds(call)))
 
 
-async def _one(call: Call, run: str, *, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
+async def _one(call: Call, run: str, *, seconds: float) -> AsyncGenerator[bytes, None]:
     """The answer. Raises `NotFound` before anything is sent."""
+    events, clock = call.services.events, asyncio.get_running_loop().time
+    until, absences = clock() + seconds, 0
     # A run leaves memory a moment after it is stored. The store comes first, so that what was finished once stays so,
     # and last, for a run that ended between the two look-ups.
-    for _ in range(2):
+    while absences < 2:
+        number, projects = events.last, access.reach(call)
         async with aclosing(call.services.store.run_pages(run)) as pages:
             if (first := await anext(pages, None)) is not None:
                 [head] = first
@@ -202,10 +225,16 @@ async def _one(call: Call, run: str, *, projects: frozenset[str] | None) -> Asyn
                         yield text
                 return
         pending = call.services.repositories.run(run)
-        if pending is not None:
+        if pending is None:
+            absences += 1
+        else:
             _check(call, projects, pending)
-            yield responses.json_member(b"run", pending)  # it has no statuses yet
-            return
+            if clock() >= until or events.is_closed:
+                yield responses.json_member(b"run", pending)  # it has no statuses yet
+                return
+            # One that leaves no record makes no event.
+            await events.concern(Topic.RUN, run, after=number, seconds=min(until - clock(), LOOK_SECONDS))
+            auth.again(call)
     raise errors.NotFound(MISSING)
 
 

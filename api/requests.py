@@ -264,6 +264,24 @@ class Query:
             raise errors.BadRequest(*self.problems)
 
 
+MOST_WAIT = 60.0  # seconds
+
+
+def wait_seconds(call: Call) -> float:
+    """The time for which a read waits for a change; 0 when it is not given. Raises `BadRequest`."""
+    query = Query(call.query, known=frozenset({"wait"}), strict=False)
+    found = query.parsed("wait", _wait)
+    query.check()
+    return found or 0.0
+
+
+def _wait(text: str) -> float:
+    try:
+        return scalars.seconds(text, longest=MOST_WAIT)
+    except ValueError:
+        raise ValueError("is not a duration such as `500ms` or `30s`, at most `60s`.") from None
+
+
 def none_known(text: bytes) -> None:
     """A write that takes no parameters. Raises `BadRequest`."""
     if text:

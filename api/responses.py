@@ -176,7 +176,7 @@ class Streamed(Response):
         headers: tuple[Header, ...] = (),
         content_type: Header = CONTENT_TYPE,
         stall_seconds: float = STALL_SECONDS,
-        whole_seconds: float = WHOLE_SECONDS,
+        whole_seconds: float | None = WHOLE_SECONDS,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -207,7 +207,7 @@ class Streamed(Response):
 
 
 @asynccontextmanager
-async def _gone_after(seconds: float) -> AsyncIterator[None]:
+async def _gone_after(seconds: float | None) -> AsyncIterator[None]:
     """Give up a client that is too slow. Raises `ClientDisconnect`."""
     limit = asyncio.timeout(seconds)
     try:

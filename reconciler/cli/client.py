@@ -5,8 +5,9 @@ This is the only module of the command line that imports httpx2. The commands de
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
@@ -27,6 +28,7 @@ DEFAULT_SERVER = "http://127.0.0.1:3001"
 PASSWORD_FILE = "SERVICE_PASSWORD_FILE"  # noqa: S105 - the name of a variable
 CONNECT = 5.0  # seconds
 ANSWER = 120.0  # seconds without a byte: an apply of the most resources is one transaction
+AGAIN = 1.0  # seconds, after which a stream that broke is opened again
 LARGEST = 256 << 20  # bytes of one answer
 PAGE = 1000  # resources in one request of a long list
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -197,6 +199,45 @@ class Client:
 
     def ask(self, method: str, path: tuple[str, ...], **parts: Unpack[RequestParts]) -> Value:
         """Send a request and return the JSON of the answer. Raises Refusal, Refused, Unreachable."""
+        with self._answered(method, path, **parts) as response:
+            data = _bounded(response)
+        if response.status_code == 204:
+            return None
+        value = _json(data)
+        if value is None:
+            raise Refused(NOT_OURS)
+        return value
+
+    def events(self) -> Iterator[tuple[str, dict[str, Value]]]:
+        """Yield events with their data, for ever. Those without a name only say that the stream is open, as the first
+        does. One that breaks is opened again, once. Raises Refusal, Refused, Unreachable.
+        """
+        last: dict[str, str] = {}
+        while True:
+            is_open, fields = False, {}
+            try:
+                with self._answered("GET", ("events",), headers=last) as response:
+                    for line in response.iter_lines():
+                        name, _, value = line.partition(":")
+                        fields[name] = value.removeprefix(" ")
+                        if not line:
+                            is_open, last = True, {"Last-Event-ID": fields.get("id", "")}
+                            yield fields.get("event", ""), _object(_json(fields.get("data", "{}")))
+                            fields = {}
+            except Unreachable:
+                if not is_open:
+                    raise
+            time.sleep(AGAIN)
+
+    @contextmanager
+    def _answered(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        headers: Mapping[str, str] | None = None,
+        **parts: Unpack[RequestParts],
+    ) -> Iterator["httpx2.Response"]:
+        """Send a request and open its answer, if it is a success. Raises Refusal, Refused, Unreachable."""
         if any(part in ("", ".", "..") for part in path):
             raise Refused("a kind or a name must not be empty, `.` or `..`")
         url = "/".join((self.server, "v1", *(quote(part, safe="") for part in path)))
@@ -206,9 +247,13 @@ class Client:
 
         has_begun = False
         try:
-            with self._http.stream(method, url, params=parts.get("query"), content=content) as response:
+            with self._http.stream(
+                method, url, params=parts.get("query"), content=content, headers=headers
+            ) as response:
                 has_begun = True
-                data = _bounded(response)
+                if not response.is_success:
+                    raise self._refused(response, path, missing=parts.get("missing"))
+                yield response
         except httpx2.RequestError as problem:
             if isinstance(problem, httpx2.RemoteProtocolError) and not has_begun:
                 told = NO_HTTP
@@ -217,27 +262,19 @@ class Client:
             else:
                 told = LATE if isinstance(problem, httpx2.TimeoutException) else BROKEN
             raise Unreachable(told.format(self.server)) from None
-        if response.status_code == 204:
-            return None
-        try:
-            value = cast("Value", json.loads(data))
-        except (ValueError, RecursionError):
-            value = None
-        if not response.is_success:
-            refusal = self._refusal(response.status_code, value, after=response.headers.get("Retry-After", ""))
-            # A path names its project, other requests that of the client.
-            project = path[1] if path[0] == "projects" and len(path) > 1 else self.project
-            # Not a Refusal: no command may take these for a missing resource.
-            if project and refusal.codes == (ErrorCode.PROJECT_NOT_FOUND,):
-                raise Refused(NO_PROJECT.format(project))
-            if refusal.codes == (ErrorCode.PROJECT_REQUIRED,):
-                raise Refused(CHOOSE_HINT)
-            if parts.get("missing") and refusal.status == NOT_FOUND:
-                raise Refused(parts["missing"])
-            raise refusal
-        if value is None:
-            raise Refused(NOT_OURS)
-        return value
+
+    def _refused(self, response: "httpx2.Response", path: tuple[str, ...], *, missing: str | None) -> Refused:
+        """Return the error for an answer that is no success."""
+        value, after = _json(_bounded(response)), response.headers.get("Retry-After", "")
+        refusal = self._refusal(response.status_code, value, after=after)
+        # A path names its project, other requests that of the client.
+        project = path[1] if path[0] == "projects" and len(path) > 1 else self.project
+        # Not a Refusal: no command may take these for a missing resource.
+        if project and refusal.codes == (ErrorCode.PROJECT_NOT_FOUND,):
+            return Refused(NO_PROJECT.format(project))
+        if refusal.codes == (ErrorCode.PROJECT_REQUIRED,):
+            return Refused(CHOOSE_HINT)
+        return Refused(missing) if missing and refusal.status == NOT_FOUND else refusal
 
     def _refusal(self, status: int, value: Value, *, after: str) -> Refusal:
         errors, codes = strings(value, "errors"), strings(value, "codes")
@@ -264,6 +301,14 @@ def _bounded(response: "httpx2.Response") -> bytes:
         if len(data) > LARGEST:
             raise Refused(f"the answer is larger than {LARGEST >> 20} MiB; ask for less at once")
     return bytes(data)
+
+
+def _json(data: bytes | str) -> Value:
+    """Return the value of a text; None if it is no JSON."""
+    try:
+        return cast("Value", json.loads(data))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _object(value: Value) -> dict[str, Value]:

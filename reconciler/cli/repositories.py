@@ -17,8 +17,7 @@ from reconciler.model.values import Value
 NONE = "the service follows no repository in a project of yours; one is named under `repositories` in its settings"
 FINE = ("", "succeeded")  # outcomes that need no words; the empty one is that of no run, or of one that goes on
 SUSPENDED = "suspended"
-FIRST_POLL = 0.1  # seconds; a run of a local repository takes about as long
-LONGEST_POLL = 2.0  # seconds between two polls of a long run
+LONGEST_WAIT = 30.0  # seconds of one request for a run, since a proxy may end one that takes a minute
 LOST = "run {} left no record: it could not be written, or the service was restarted; `reconciler status` says more"
 STORED = ("succeeded", "superseded")  # superseded: a newer head's run did the work
 SHORTEST = 7  # digits that are enough to name the commit that is held
@@ -194,17 +193,15 @@ def _ended(service: Client, name: str, run: str, *, deadline: float | None) -> i
     if deadline is None:
         output.line(f"{name}: run {run}")
         return exits.OK
-    pause = FIRST_POLL
     while True:
-        found = service.get("runs", run, missing=LOST.format(run)).get("run")
+        left = max(1, round(1000 * min(deadline - time.monotonic(), LONGEST_WAIT)))
+        found = service.get("runs", run, query={"wait": f"{left}ms"}, missing=LOST.format(run)).get("run")
         if isinstance(found, dict) and (client.text(found, "phase") == "finished" or client.text(found, "outcome")):
             break
-        if time.monotonic() + pause > deadline:
+        if time.monotonic() >= deadline:
             raise Refused(
                 f"run {run} is not finished yet; --timeout waits longer, and it goes on without anyone waiting"
             )
-        time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_POLL)
     output.write(runs.whole_report({**found, "repository": name}))
     outcome = client.text(found, "outcome")
     if outcome in STORED:

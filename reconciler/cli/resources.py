@@ -1,8 +1,9 @@
 """`reconciler get`, `history` and `history redact`: stored resources, and what a Configuration delivers."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -12,6 +13,7 @@ from reconciler.cli.options import connected, form_option, kind_argument, known_
 from reconciler.cli.tables import Column, commit, moment
 from reconciler.model import names
 from reconciler.model.errors import Refused
+from reconciler.model.names import Key
 from reconciler.model.values import Value
 
 FORMATS = ("table", "wide", "yaml", "json", "name")
@@ -105,9 +107,13 @@ def _state(resource: Value) -> str:
     return "drifted" if client.at(status, "drift") else ""
 
 
-def _labels(resource: Value) -> str:
+def _label_map(resource: Value) -> dict[str, str]:
     labels = client.at(resource, "metadata", "labels")
-    return ",".join(sorted(f"{key}={value}" for key, value in labels.items())) if isinstance(labels, dict) else ""
+    return {key: str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+
+
+def _labels(resource: Value) -> str:
+    return ",".join(sorted(f"{key}={value}" for key, value in _label_map(resource).items()))
 
 
 COLUMNS = (
@@ -149,8 +155,9 @@ def _selector(_context: click.Context, _parameter: click.Parameter, text: str | 
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("-l", "--selector", callback=_selector, help="Only resources whose labels fit: team=edge,env!=test.")
 @click.option("-o", "--output", "form", type=click.Choice(FORMATS), default="table", help="How to show them.")
+@click.option("-w", "--watch", is_flag=True, help="Then show each that changes, until stopped with Ctrl-C.")
 @connected
-def get(service: Client, *, kind: str, names: tuple[str, ...], selector: str | None, form: str) -> int:
+def get(service: Client, *, kind: str, names: tuple[str, ...], selector: str | None, form: str, watch: bool) -> int:
     """Show resources of a kind: all of them, or those called NAME; KIND/NAME does as well.
 
     What `-o yaml` and `-o json` print can be edited and applied again: `(sensitive)`, which the service shows in place
@@ -159,11 +166,27 @@ def get(service: Client, *, kind: str, names: tuple[str, ...], selector: str | N
     keys = options.target_keys(kind, names)
     if selector is not None and keys:
         raise click.UsageError("give either names or --selector")
+    one_kind = None if keys else known_kind(kind).name
+    if watch:
+        _watch(service, keys, one_kind, selector=selector, form=form)
+    found, errors = _found(service, keys, one_kind, selector=selector)
+    _show(found, form=form, keys=len(keys))
+    for error in errors:
+        output.error(error)
+    if not keys and not found:
+        output.note(f"no {known_kind(kind).plural} found")
+    return exits.ERROR if errors else exits.OK
+
+
+def _found(
+    service: Client, keys: Sequence[Key], kind: str | None, *, selector: str | None
+) -> tuple[list[Value], dict[str, None]]:
+    """Return the resources with these keys, or all of a kind, and the sentences about those that are missing."""
     found: list[Value] = []
     errors: dict[str, None] = {}  # each once
-    if not keys:
+    if kind is not None:
         query = {} if selector is None else {"selector": selector}
-        found += [one for page in service.pages("resources", known_kind(kind).name, query=query) for one in page]
+        found += [one for page in service.pages("resources", kind, query=query) for one in page]
     for key in keys:
         try:
             found.append(service.get("resources", *key).get("resource"))
@@ -171,7 +194,12 @@ def get(service: Client, *, kind: str, names: tuple[str, ...], selector: str | N
             if refusal.status != client.NOT_FOUND:
                 raise
             errors[refusal.message] = None
-    if form == "json" and len(keys) == 1:
+    return found, errors
+
+
+def _show(found: Sequence[Value], *, form: str, keys: int) -> None:
+    """Print resources that were asked for by this many keys, or by their kind."""
+    if form == "json" and keys == 1:
         output.write("".join(map(output.as_json, found)))
     elif form == "name":
         output.lines(map(client.identity, found))
@@ -181,11 +209,29 @@ def get(service: Client, *, kind: str, names: tuple[str, ...], selector: str | N
         output.write("\n".join(tables.table(COLUMNS, list(group), wide=form == "wide") for _, group in groups))
     elif found or not keys:
         tables.write_list("resources", found, COLUMNS, form=form)
-    for error in errors:
-        output.error(error)
-    if not keys and not found:
-        output.note(f"no {known_kind(kind).plural} found")
-    return exits.ERROR if errors else exits.OK
+
+
+def _watch(service: Client, keys: Sequence[Key], kind: str | None, *, selector: str | None, form: str) -> NoReturn:
+    """Show resources, then for ever those that change; a note names each that is gone."""
+    kinds, wanted = {kind, *(key.kind for key in keys)}, names.parse_selector(selector or "")
+    shown: dict[str, Value] = {}
+    # The stream is open before anything is read, so that no change is missed.
+    for number, (topic, data) in enumerate(service.events()):
+        key = Key(*client.text(data, "key").partition("/")[::2])
+        if number == 0 or topic == "reset" or (topic == "resource" and key.kind in kinds and not key.name):
+            before, (found, _) = shown, _found(service, keys, kind, selector=selector)
+        elif topic == "resource" and (key.kind == kind or key in keys):
+            name = f"{key.kind}/{key.name}"
+            before = {name: shown[name]} if name in shown else {}
+            found = [one for one in _found(service, [key], None, selector=None)[0] if wanted.matches(_label_map(one))]
+        else:
+            continue
+        after = {client.identity(one): one for one in found}
+        _show([one for name, one in after.items() if before.get(name) != one], form=form, keys=1)
+        for name in before.keys() - after.keys():
+            output.note(f"{name} is gone")
+        shown = {**{name: one for name, one in shown.items() if name not in before}, **after}
+    raise AssertionError("a stream of events has no end")
 
 
 class _History(click.Command):

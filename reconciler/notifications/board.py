@@ -188,6 +188,11 @@ class Board:
     # What is shown.
 
     @property
+    def kept(self) -> Mapping[str, Notification]:
+        """All of them by id. A change replaces the mapping, and the notification in it."""
+        return self._kept
+
+    @property
     def open(self) -> Counter[tuple[NotificationType, Severity]]:
         """The number of open notifications of each type and severity."""
         return Counter(

@@ -360,7 +360,7 @@ class ConfigurationObserver:
     async def look(self) -> Look:
         """The projects that changed since the last look; at the first, all of them. Raises StoreFault."""
         if not self._has_begun:
-            self._changed |= dict.fromkeys(await self._store.projects())
+            self._changed |= dict.fromkeys((await self._store.directory()).projects)
             self._has_begun = True
         found: dict[str, list[Finding]] = {}
         for project in [*self._changed]:

@@ -134,7 +134,6 @@ async def _up(
     for one in for_logs:
         log.info("Listening for log records on %s.", one, extra={"fields": {"logAddress": one}})
     process.notify(f"READY=1\nSTATUS=listening on {address}")
-    projects = await services.store.projects()
     work: dict[str, Coroutine[Any, Any, None]] = {
         "watchdog": _watchdog(),
         "last-uses-of-keys": services.accounts.keep_touched(),
@@ -142,9 +141,10 @@ async def _up(
         "reloads": _reloads(plan, built, served, reload),
         "erasing": erase_loop(services.store),
         "routes": built.delivery.keep(services.store),
-        "renderings": built.rendering.keep(projects),
+        "renderings": built.rendering.keep(services.accounts.directory.projects),
         "notifications": built.notifying.keep(),
         "audit": built.auditing.keep(),
+        "events": services.events.keep(),
         "companion": plan.when_up(Running(address, services)),
     }
     if services.provider is not None:

@@ -129,7 +129,7 @@ class Delivering:
     async def keep(self, store: Store) -> None:
         """Follow what every project routes, and expire dead letters, forever."""
         async with scheduled(Job("dead-letters", EXPIRY_SECONDS, self.expiry.expire)):
-            await self.routing.keep(sorted({*await store.projects(), *await self.manager.projects()}))
+            await self.routing.keep(sorted({*(await store.directory()).projects, *await self.manager.projects()}))
 
 
 def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> EgressPolicy:

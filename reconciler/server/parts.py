@@ -29,6 +29,7 @@ from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
 from reconciler.ops import databases
+from reconciler.ops.events import Events
 from reconciler.ops.metrics import MetricSources
 from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
@@ -44,7 +45,7 @@ from reconciler.server.schedules import AuditUpkeep
 from reconciler.settings.models import Settings
 from reconciler.store import engines, files
 from reconciler.store.contract import Operations, Store
-from reconciler.store.records import ResourceChange
+from reconciler.store.records import Committed, ResourceChange
 from reconciler.worker.client import WorkerClient
 
 
@@ -209,6 +210,8 @@ def _services(
         clock=clock.now,
     )
     has_tls = serving.configured_certificate(settings) is not None
+    events = Events(repositories, manager.figures, watching.board)
+    store.subscribe(Committed, events.heard)
     return Services(
         store=store,
         applier=applier,
@@ -227,6 +230,7 @@ def _services(
         ),
         sessions=signing.sessions,
         board=watching.board,
+        events=events,
         outbox=watching.outbox,
         auth_type=settings.auth.type,
         people=signing.people,

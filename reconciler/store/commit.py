@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from reconciler.model import audit_chain
 from reconciler.model.audit_chain import ChainHead, ChainRewrite, Content
@@ -85,6 +86,19 @@ def tell(connection: Connection, events: Sequence[records.AuditRow]) -> None:
 DEADLINE_STEPS = 1_000  # of SQLite's virtual machine between two checks of the clock: less than a millisecond
 TOO_SLOW = "This changes too much to be stored in the time that a change has; commit or send it in parts."
 BUSY = "The store was busy with other changes for too long, and nothing was changed; try again."
+
+
+MOST_KEYS = 200
+
+
+def noting(coming: Iterable[records.Changes], keys: dict[records.KeyRow, None]) -> Iterator[records.Changes]:
+    """Yield the parts, and add their resources to `keys`, as `records.Committed` has them."""
+    for part in coming:
+        rendered = (records.KeyRow(row.project, "Configuration", row.configuration) for row in part.renderings)
+        rows: tuple[Any, ...] = part.heads, part.head_statuses, part.rewritten, part.removed, part.lineages, rendered
+        for row in chain(*rows):
+            keys[records.KeyRow(row.project, row.kind, row.name if len(keys) < MOST_KEYS else "")] = None
+        yield part
 
 
 def commit(

@@ -34,7 +34,7 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
 
-C = TypeVar("C", records.ResourceChange, Amendment)
+C = TypeVar("C", records.Committed, records.ResourceChange, Amendment)
 
 
 class StoreFault(errors.Transient):
@@ -61,7 +61,7 @@ class Store(Protocol):
         """An opaque text by which `engines.open_view` opens the reads of a plan in another process."""
 
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
-        """Call `listener` after every `ResourceChange` or `Amendment`, whatever part of the process wrote it.
+        """Call `listener` after every commit, `ResourceChange` or `Amendment`, whatever part of the process wrote it.
 
         It is called on the event loop, once the change is on the disk and before the write returns, in the order of
         changes. It must not raise, and takes microseconds.
@@ -151,9 +151,6 @@ class Store(Protocol):
 
     async def repositories(self) -> list[records.RepositoryRow]:
         """Return the state of all repositories that are remembered, by name in byte order."""
-
-    async def projects(self) -> list[str]:
-        """Return the names of all projects, in byte order."""
 
     async def create_project(self, name: str, *, at: str) -> None:
         """Make sure that a project exists."""

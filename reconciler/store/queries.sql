@@ -10,9 +10,6 @@ update fact set value = ? where key = 'revision';
 -- name: hmac_key
 select value from fact where key = 'hmac_key';
 
--- name: projects
-select name from project order by name;
-
 -- Reading resources
 
 -- Columns that make a resource as a reader gets it, for `checksums.shown_row`. Its source is that of its version,

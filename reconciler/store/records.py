@@ -521,6 +521,17 @@ class Record:
     beside: "tuple[Record, ...]" = ()  # of other repositories, in the same transaction
 
 
+class Committed(NamedTuple):
+    """The end of `Store.commit`. `keys` are the resources that it may have changed, and `revision` that after it.
+
+    After `commit.MOST_KEYS` of them, a key without a name stands for every resource of its kind.
+    """
+
+    revision: int
+    keys: Collection[KeyRow]
+    records: tuple[Record, ...]
+
+
 class Traces(StrEnum):
     """The state of overwritten values of versions in the store's files."""
 

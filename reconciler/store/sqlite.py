@@ -134,7 +134,7 @@ class SqliteStore:
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
         self._listeners.append((kind, listener))
 
-    def _announce(self, change: records.ResourceChange | Amendment) -> None:
+    def _announce(self, change: records.Committed | records.ResourceChange | Amendment) -> None:
         for kind, listener in self._listeners:
             if isinstance(change, kind):
                 listener(change)
@@ -147,9 +147,6 @@ class SqliteStore:
     async def hmac_key(self) -> bytes:
         with database.faults("read"):
             return bytes(self._reader.value("hmac_key"))
-
-    async def projects(self) -> list[str]:
-        return [name for (name,) in self._all("projects")]
 
     async def create_project(self, name: str, *, at: str) -> None:
         await self._write(lambda writer: writer.run("put_project", name, at))
@@ -185,7 +182,8 @@ class SqliteStore:
     ) -> int:
         begun = monotonic()
         deadline = begun + (math.inf if timeout is None else timeout)
-        write = partial(commits.commit, coming=parts, record=record, deadline=deadline)
+        keys: dict[records.KeyRow, None] = {}
+        write = partial(commits.commit, coming=commits.noting(parts, keys), record=record, deadline=deadline)
         try:
             after = await self._on_writer(write)
             self._check_file()
@@ -196,9 +194,11 @@ class SqliteStore:
             self._commits.failed += 1
             raise
         self._commits.seconds.note(monotonic() - begun)
-        for one in (record, *record.beside):
+        every = (record, *record.beside)
+        for one in every:
             if one.change is not None:
                 self._announce(one.change)
+        self._announce(records.Committed(after, keys, every))
         return after
 
     def figures(self) -> records.StoreFigures:

@@ -18,6 +18,8 @@ from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.auth.sign_in import SigningIn
 from reconciler.delivery.contract import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
+from reconciler.delivery.reporting import DeliveryCounts
+from reconciler.delivery.status import DeliveryFigures
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
@@ -25,6 +27,7 @@ from reconciler.model import principals
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.notifications.board import Board
 from reconciler.notifications.rendering import NotificationPlace as Shown
+from reconciler.ops.events import Events
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
@@ -32,6 +35,7 @@ from reconciler.review.service import Reviewing
 from reconciler.server import following
 from reconciler.settings.repositories import Repository
 from reconciler.store.operations import SqliteOperations
+from reconciler.store.records import Committed
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient
 from tests import entries
@@ -49,6 +53,7 @@ SECRETS = AvailableSecrets(env=frozenset({"TEAM", "TOKEN"}), files=frozenset({"t
 START = datetime(2026, 11, 21, 6, 12, 0, 123_000, tzinfo=UTC)
 AT = "2026-11-21T06:12:00.123Z"
 NEVER = 86_400.0  # seconds: no test waits for a poll
+NO_FIGURES = DeliveryFigures((), DeliveryCounts(), {}, 0, 0)
 LIFETIMES = SessionLifetimes(idle=7_200.0, absolute=43_200.0)
 
 
@@ -101,6 +106,9 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
             clock=clock,
         )
         repositories = Repositories(environment)
+        board = Board(operations, clock=clock, place=Shown("default", "http://service"))
+        events = Events(repositories, lambda: NO_FIGURES, board)
+        store.subscribe(Committed, events.heard)
         services = Services(
             store=store,
             applier=applier,
@@ -116,7 +124,8 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
             room=IntakeRoom(IN_FLIGHT_BYTES),
             log_limits=RequestLimits(),
             sessions=sessions,
-            board=Board(operations, clock=clock, place=Shown("default", "http://service")),
+            board=board,
+            events=events,
         )
         try:
             yield Parts(

@@ -175,6 +175,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
         served.app = api.app.build(dataclasses.replace(started.services, signing_in=patient))
         watched = parts.watched("telemetry", source.path, project=parts.DEFAULT)
         served.call(started.repositories.start([watched]))
+        started.services.events.is_closed = True  # a stream has no end, and no request is to wait
         yield started.services
         served.call(context.__aexit__(None, None, None))
     finally:

@@ -236,7 +236,7 @@ class ReadPromises:
         for name in ("z", "a-b", "a0", "a", "a-b"):
             await store.create_project(name, at=rows.AT)
             await store.commit((), record=Record(repository=rows.repository(name)))
-        assert await store.projects() == ["a", "a-b", "a0", "default", "z"]
+        assert [*(await store.directory()).projects] == ["a", "a-b", "a0", "default", "z"]
         assert await store.repositories() == [rows.repository(name) for name in ("a", "a-b", "a0", "z")]
         assert (await store.remembered("a", held=0)).row == rows.repository("a")
         assert (await store.remembered("b", held=0)).row is None

@@ -53,7 +53,7 @@ async def everything(store: Store) -> dict[str, object]:
     remembered = await store.repositories()
     return {
         "revision": await store.revision(),
-        "projects": await store.projects(),
+        "projects": sorted((await store.directory()).projects),
         "resources": found,
         "history": {one["metadata"]["name"]: await versions(store, one["metadata"]["name"]) for one in found},
         "runs": await runs(store),

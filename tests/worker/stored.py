@@ -37,7 +37,7 @@ async def stored(store: SqliteStore) -> Stored:
     """Everything: what readers get, with all versions and runs, and what plans read beside it."""
     found: Stored = {name: _rows(store.path, name, columns) for name, columns in TABLES.items()}
     found["fact"] = [row for row in found["fact"] if not any(repr(name) in row for name in UNCERTAIN)]
-    for project in await store.projects():
+    for project in (await store.directory()).projects:
         for kind in KINDS:
             listed = await _all(store.list_pages(project, kind.name, after="", limit=MOST))
             found[f"{project} {kind.name}"] = [_known(one) for one in listed]
