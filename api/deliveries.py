@@ -10,7 +10,7 @@ from api import access, audit_events, errors, requests
 from api.calls import Call, Subject
 from api.responses import json_answer
 from api.routing import Routes
-from reconciler.delivery import contract, status
+from reconciler.delivery import contract, history, status
 from reconciler.model import components, names
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
@@ -32,6 +32,15 @@ async def list_all(call: Call) -> Response:
 async def get(call: Call) -> Response:
     """Show the delivery of one destination."""
     return json_answer({"delivery": await _shown(call, _name(call))})
+
+
+@routes.add("GET /v1/destinations/{name}/delivery/history", Subject.PROJECT, Permission.READ)
+async def get_history(call: Call) -> Response:
+    """Show the last hour of one destination, a sample a minute."""
+    name = _name(call)
+    await _shown(call, name)
+    samples = call.services.deliveries.history(call.project, name)
+    return json_answer({"interval": history.INTERVAL_SECONDS, "samples": samples})
 
 
 @routes.add("POST /v1/destinations/{name}/delivery/replay", Subject.PROJECT, Permission.HANDLE_DELIVERIES)

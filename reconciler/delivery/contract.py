@@ -76,6 +76,9 @@ class Delivery(Protocol):
         Configuration took.
         """
 
+    def history(self, project: str, name: str) -> list[dict[str, Any]]:
+        """Return a destination's samples of the last hour, oldest first; none of an unknown one, or after the start."""
+
     def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         """Queue its dead letters again. Yield the numbers of batches and records for one queue after the other, so that
         the finished part is known if a later one fails. Raises UnknownDestination, and QueueFull if the disk does not

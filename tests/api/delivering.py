@@ -34,11 +34,23 @@ SHOWN: dict[str, Any] = {
     },
     "deadLetters": {"batches": 0, "records": 0, "bytes": 0, "oldest": None},
     "counts": dict.fromkeys(("taken", "delivered", "retried", "dead", "dropped", "discarded", "expired"), 0),
+    "rates": {"taken": 0.5, "delivered": 0.25},
     "lastSuccess": None,
     "lastFailure": None,
     "window": None,
     "configurations": ["checkout"],
 }
+SAMPLES: list[dict[str, Any]] = [
+    {
+        "at": "2026-11-21T06:12:00.123Z",
+        "taken": 30,
+        "delivered": 15,
+        "retried": 0,
+        "dead": 0,
+        "queued": 15,
+        "oldestSeconds": 31,
+    },
+]
 ANSWERED = "canary-what-the-endpoint-said"
 FAILURE = {"at": "2026-11-21T06:11:00.000Z", "status": 503, "cause": "The endpoint answered 503."}
 TESTED = {"delivered": True, "status": 200, "seconds": 0.25, "message": "", "answer": ANSWERED}
@@ -87,6 +99,9 @@ class Kept:
     def all(self, project: str, *, answers: bool) -> dict[str, Any]:
         deliveries = [self.shown(project, name, answers=answers) for name in sorted(self.known)]
         return {"deliveries": deliveries, "unrouted": {"records": 40, "last": "2026-11-21T06:12:00.123Z"}}
+
+    def history(self, _project: str, name: str) -> list[dict[str, Any]]:
+        return SAMPLES if name in self.known else []
 
     async def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         self._check(name)

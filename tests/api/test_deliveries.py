@@ -23,6 +23,7 @@ NAME_RULE = (
     "that of a webhook in place is `configuration:id`."
 )
 ACTIONS = ("replay", "discard", "test")
+VIEWS = ("", "/history")
 
 
 @pytest.fixture
@@ -60,6 +61,11 @@ async def test_the_deliveries_of_a_project_are_listed(client: httpx2.AsyncClient
     answer = (await client.get("/v1/deliveries")).json()
     assert [one["destination"] for one in answer["deliveries"]] == ["checkout:hook", "siem"]
     assert answer["unrouted"] == {"records": 40, "last": "2026-11-21T06:12:00.123Z"}
+
+
+async def test_the_last_hour_is_shown(client: httpx2.AsyncClient) -> None:
+    answer = await client.get(f"{PATH}/history")
+    assert (answer.status_code, answer.json()) == (200, {"interval": 60, "samples": delivering.SAMPLES})
 
 
 async def test_dead_letters_are_replayed(client: httpx2.AsyncClient, kept: Kept, project: str) -> None:
@@ -133,20 +139,20 @@ async def test_the_others_take_no_body(client: httpx2.AsyncClient, kept: Kept, a
     assert (answer.status_code, kept.done) == (400, [])
 
 
-@pytest.mark.parametrize("action", ["", *ACTIONS])
+@pytest.mark.parametrize("action", [*VIEWS, *ACTIONS])
 async def test_an_unknown_destination_is_404(client: httpx2.AsyncClient, action: str) -> None:
     path = "/v1/destinations/nobody/delivery"
     body = {"what": "all"} if action == "discard" else None
-    answer = await (client.post(f"{path}/{action}", json=body) if action else client.get(path))
+    answer = await (client.get(f"{path}{action}") if action in VIEWS else client.post(f"{path}/{action}", json=body))
     assert (answer.status_code, answer.json()) == (404, UNKNOWN)
 
 
 @pytest.mark.parametrize("name", ["-", "a" * 64, "a:", ":a", "a:b:c", "a%20b", "a%0ab"])
-@pytest.mark.parametrize("action", ["", *ACTIONS])
+@pytest.mark.parametrize("action", [*VIEWS, *ACTIONS])
 async def test_a_name_that_nothing_can_have_is_400(client: httpx2.AsyncClient, name: str, action: str) -> None:
     path = f"/v1/destinations/{name}/delivery"
     body = {"what": "all"} if action == "discard" else None
-    answer = await (client.post(f"{path}/{action}", json=body) if action else client.get(path))
+    answer = await (client.get(f"{path}{action}") if action in VIEWS else client.post(f"{path}/{action}", json=body))
     assert (answer.status_code, answer.json()) == (400, {"errors": [NAME_RULE], "codes": ANY})
 
 
