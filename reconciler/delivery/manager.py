@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.delivery import history, lanes, status
+from reconciler.delivery import dead_letters, history, lanes, status
 from reconciler.delivery.contract import ALL, Behind, QueueFull, TakenRecords, UnknownDestination
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.history import DeliveryHistory
@@ -332,13 +332,22 @@ class Manager:
         heir = next(iter(self._present(lane.project, lane.name)), None)
         (self._past if heir is None else heir.counts).add(lane.total)
 
-    def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
+    async def dead_letters(self, project: str, name: str, *, most: int) -> list[dict[str, Any]]:
         """See the contract."""
-        return lanes.replay_letters(self._with_queues(project, name))
+        queues = [lane.queue for lane in self._present(project, name) if lane.queue is not None]
+        return await dead_letters.oldest(queues, most=most)
 
-    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
+    def replay(self, project: str, name: str, *, letter: str | None = None) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        async for done in lanes.discard_letters(self._with_queues(project, name), queued=queued, dead=dead):
+        found, number = dead_letters.chosen(self._with_queues(project, name), letter)
+        return lanes.replay_letters(found, number=number)
+
+    async def discard(
+        self, project: str, name: str, *, queued: bool, dead: bool, letter: str | None = None
+    ) -> AsyncIterator[tuple[int, int]]:
+        """See the contract."""
+        found, number = dead_letters.chosen(self._with_queues(project, name), letter)
+        async for done in lanes.discard_letters(found, queued=queued, dead=dead, number=number):
             yield done
         await self._leaving.end_empty()
 
