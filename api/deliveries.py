@@ -8,9 +8,10 @@ from starlette.responses import Response
 
 from api import access, audit_events, errors, requests
 from api.calls import Call, Subject
+from api.requests import Members
 from api.responses import json_answer
 from api.routing import Routes
-from reconciler.delivery import contract, status
+from reconciler.delivery import contract, dead_letters, history, status
 from reconciler.model import components, names
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
@@ -34,30 +35,58 @@ async def get(call: Call) -> Response:
     return json_answer({"delivery": await _shown(call, _name(call))})
 
 
+@routes.add("GET /v1/destinations/{name}/delivery/history", Subject.PROJECT, Permission.READ)
+async def get_history(call: Call) -> Response:
+    """Show the last hour of one destination, a sample a minute."""
+    name = _name(call)
+    await _shown(call, name)
+    samples = call.services.deliveries.history(call.project, name)
+    return json_answer({"interval": history.INTERVAL_SECONDS, "samples": samples})
+
+
+@routes.add("GET /v1/destinations/{name}/delivery/dead-letters", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
+async def list_dead_letters(call: Call) -> Response:
+    """Show the oldest dead letters of a destination, with the beginnings of their first records."""
+    name = _name(call)
+    query = requests.Query(call.query, known=frozenset({"limit"}), strict=False)
+    limit = query.integer("limit", lowest=1, highest=dead_letters.MOST, default=dead_letters.USUAL)
+    query.check()
+    await _shown(call, name)
+    return json_answer({"deadLetters": await call.services.deliveries.dead_letters(call.project, name, most=limit)})
+
+
 @routes.add("POST /v1/destinations/{name}/delivery/replay", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def replay(call: Call) -> Response:
-    """Queue the dead letters of a destination again."""
-    name = await _nothing_said(call)
-    steps = call.services.deliveries.replay(call.project, name)
-    return await _counted(call, name, "replayed", steps, {})
+    """Queue the dead letters of a destination again, or one of them."""
+    name = _name(call)
+    body = await requests.read_object(call, known=("batch",), optional=True)
+    batch = _batch(body)
+    body.check()
+    steps = call.services.deliveries.replay(call.project, name, letter=batch)
+    return await _counted(call, name, "replayed", steps, {} if batch is None else {"batch": batch})
 
 
 @routes.add("POST /v1/destinations/{name}/delivery/discard", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def discard(call: Call) -> Response:
-    """Discard its queue, its dead letters, or both."""
+    """Discard its queue, its dead letters or one of them, or both."""
     name = _name(call)
-    body = await requests.read_object(call, known=("what",))
-    what = body.choice("what", WHAT, required=True)
+    body = await requests.read_object(call, known=("what", "batch"))
+    what, batch = body.choice("what", WHAT, required=True), _batch(body)
+    if batch is not None and what != DEAD_LETTERS:
+        body.mistake("batch", f"is allowed only if `what` is {DEAD_LETTERS}")
     body.check()
     queued, dead = what in (QUEUE, ALL), what in (DEAD_LETTERS, ALL)
-    steps = call.services.deliveries.discard(call.project, name, queued=queued, dead=dead)
-    return await _counted(call, name, "discarded", steps, {"what": what})
+    steps = call.services.deliveries.discard(call.project, name, queued=queued, dead=dead, letter=batch)
+    return await _counted(
+        call, name, "discarded", steps, {"what": what} if batch is None else {"what": what, "batch": batch}
+    )
 
 
 @routes.add("POST /v1/destinations/{name}/delivery/test", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def test(call: Call) -> Response:
     """Send a test record, and answer with the endpoint's answer."""
-    name = await _nothing_said(call)
+    name = _name(call)
+    (await requests.read_object(call, known=())).check()
     await _shown(call, name)
     return json_answer({"test": await call.services.deliveries.test(call.project, name)})
 
@@ -78,11 +107,12 @@ def _may_see_answers(call: Call) -> bool:
     return access.permits(call, Permission.HANDLE_DELIVERIES, project=call.project)
 
 
-async def _nothing_said(call: Call) -> str:
-    """Return the name in the path of a request without body and query. Raises `BadRequest`."""
-    name = _name(call)
-    (await requests.read_object(call, known=())).check()
-    return name
+def _batch(body: Members) -> str | None:
+    """Return the id of the dead letter that a body chooses, or None."""
+    batch = body.text("batch")
+    if batch is not None and dead_letters.ID.fullmatch(batch) is None:
+        body.mistake("batch", "must be the `id` of a dead letter")
+    return batch
 
 
 def _name(call: Call) -> str:

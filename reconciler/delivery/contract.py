@@ -76,14 +76,24 @@ class Delivery(Protocol):
         Configuration took.
         """
 
-    def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
-        """Queue its dead letters again. Yield the numbers of batches and records for one queue after the other, so that
-        the finished part is known if a later one fails. Raises UnknownDestination, and QueueFull if the disk does not
-        answer.
+    def history(self, project: str, name: str) -> list[dict[str, Any]]:
+        """Return a destination's samples of the last hour, oldest first; none of an unknown one, or after the start."""
+
+    async def dead_letters(self, project: str, name: str, *, most: int) -> list[dict[str, Any]]:
+        """Return a destination's oldest dead letters as the API shows them; none of an unknown one. Raises QueueFull if
+        the disk does not answer.
         """
 
-    def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
-        """Delete queued batches or dead letters. Yields and raises as `replay` does."""
+    def replay(self, project: str, name: str, *, letter: str | None = None) -> AsyncIterator[tuple[int, int]]:
+        """Queue its dead letters again, or the one with an id. Yield the numbers of batches and records for one queue
+        after the other, so that the finished part is known if a later one fails. Raises UnknownDestination, and
+        QueueFull if the disk does not answer.
+        """
+
+    def discard(
+        self, project: str, name: str, *, queued: bool, dead: bool, letter: str | None = None
+    ) -> AsyncIterator[tuple[int, int]]:
+        """Delete queued batches or dead letters, or the dead letter with an id. Yields and raises as `replay` does."""
 
     async def test(self, project: str, name: str) -> dict[str, Any]:
         """Send a test record once, without the queue, and return the outcome. Raises UnknownDestination."""

@@ -257,18 +257,24 @@ class OrphanedQueues:
 LATER_SECONDS = 15.0  # after which a disk that did not answer may
 
 
-async def replay_letters(found: Sequence[tuple[Lane, Queue]]) -> AsyncIterator[tuple[int, int]]:
-    """Queue dead letters again, and yield the numbers of batches and records of each queue. Raises QueueFull."""
+async def replay_letters(
+    found: Sequence[tuple[Lane, Queue]], *, number: int | None = None
+) -> AsyncIterator[tuple[int, int]]:
+    """Queue dead letters again, or the one of a number, and yield the numbers of batches and records of each queue.
+    Raises QueueFull.
+    """
     for _, queue in found:
         with _answering():
-            done = await queue.replay(outages_only=False)
+            done = await queue.replay(outages_only=False, number=number)
         yield done
 
 
 async def discard_letters(
-    found: Sequence[tuple[Lane, Queue]], *, queued: bool, dead: bool
+    found: Sequence[tuple[Lane, Queue]], *, queued: bool, dead: bool, number: int | None = None
 ) -> AsyncIterator[tuple[int, int]]:
-    """Delete queued batches or dead letters, and yield the numbers of batches and records. Raises QueueFull."""
+    """Delete queued batches or dead letters, or the letter of a number, and yield the numbers of batches and records.
+    Raises QueueFull.
+    """
     for lane, queue in found:
         if queued:
             settled = lane.exporter.withdraw() if lane.exporter is not None else 0
@@ -277,7 +283,7 @@ async def discard_letters(
             yield batches, records - settled
         if dead:
             with _answering():
-                batches, records = await queue.discard(queued=False, dead=True)
+                batches, records = await queue.discard(queued=False, dead=True, number=number)
             lane.counts.discarded += records
             yield batches, records
 

@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.delivery import lanes, status
+from reconciler.delivery import dead_letters, history, lanes, status
 from reconciler.delivery.contract import ALL, Behind, QueueFull, TakenRecords, UnknownDestination
 from reconciler.delivery.exporter import Exporter
+from reconciler.delivery.history import DeliveryHistory
 from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake, Matcher, RequestSplit, split_request
 from reconciler.delivery.lanes import DrainingLanes, Lane, OrphanedQueues
 from reconciler.delivery.otlp.models import Logs
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 MEMORY_BYTES = 64 << 20  # of one queue in memory
 TOLD = 10  # queues that cannot be opened, in one line of the log
+SLICE = 100  # destinations that are sampled without a pause, which takes 2 ms
 
 NOBODY = "No Configuration of the project takes {}; status.delivery of each says why not."
 
@@ -85,6 +88,7 @@ class Manager:
         self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
         self._leaving = DrainingLanes(queues, self._take_over)
         self._past = DeliveryCounts()
+        self._history = DeliveryHistory(now=time.monotonic())
         self._remnants = OrphanedQueues(queues, dead_bytes=dead_bytes)
         self._changing = asyncio.Lock()
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
@@ -266,7 +270,22 @@ class Manager:
 
     def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
         """See the contract."""
-        return status.shown_delivery(self._named(project, name), self._routed(project, name), answers=answers)
+        shown = status.shown_delivery(self._named(project, name), self._routed(project, name), answers=answers)
+        return {**shown, "rates": self._history.rates((project, name), shown["counts"], now=time.monotonic())}
+
+    def history(self, project: str, name: str) -> list[dict[str, Any]]:
+        """See the contract."""
+        return self._history.samples((project, name))
+
+    async def sample(self) -> None:
+        """Take a sample of every destination for its history, every `history.INTERVAL_SECONDS`."""
+        at, now = self._clock(), time.monotonic()
+        found = {}
+        for number, one in enumerate({(lane.project, lane.name): None for lane in self._everyone()}, start=1):
+            found[one] = history.measure(self._present(*one))
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+        self._history.add(found, at=at, now=now)
 
     def all(self, project: str, *, answers: bool) -> dict[str, Any]:
         """See the contract."""
@@ -313,13 +332,22 @@ class Manager:
         heir = next(iter(self._present(lane.project, lane.name)), None)
         (self._past if heir is None else heir.counts).add(lane.total)
 
-    def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
+    async def dead_letters(self, project: str, name: str, *, most: int) -> list[dict[str, Any]]:
         """See the contract."""
-        return lanes.replay_letters(self._with_queues(project, name))
+        queues = [lane.queue for lane in self._present(project, name) if lane.queue is not None]
+        return await dead_letters.oldest(queues, most=most)
 
-    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
+    def replay(self, project: str, name: str, *, letter: str | None = None) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        async for done in lanes.discard_letters(self._with_queues(project, name), queued=queued, dead=dead):
+        found, number = dead_letters.chosen(self._with_queues(project, name), letter)
+        return lanes.replay_letters(found, number=number)
+
+    async def discard(
+        self, project: str, name: str, *, queued: bool, dead: bool, letter: str | None = None
+    ) -> AsyncIterator[tuple[int, int]]:
+        """See the contract."""
+        found, number = dead_letters.chosen(self._with_queues(project, name), letter)
+        async for done in lanes.discard_letters(found, queued=queued, dead=dead, number=number):
             yield done
         await self._leaving.end_empty()
 

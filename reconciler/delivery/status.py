@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from reconciler.delivery.breaker import DeliveryWindow
+from reconciler.delivery.history import NO_RATES
 from reconciler.delivery.lanes import MEMORY, NOWHERE, Lane
 from reconciler.delivery.queue.contract import Depth, load
 from reconciler.delivery.reporting import DeliveryCounts, SendFailure, SendReport, TestOutcome
@@ -53,7 +54,8 @@ def shown_delivery(lanes: Sequence[Lane], configurations: Sequence[str], *, answ
 def idle_delivery(name: str) -> dict[str, Any]:
     """Show a destination without a route and a queue."""
     nothing = Lane(project="", name=name, place=NOWHERE, destination=None, queue=None, exporter=None)
-    return {**shown_delivery([nothing], [], answers=False), "state": "idle", "message": UNUSED}
+    shown = shown_delivery([nothing], [], answers=False)
+    return {**shown, "state": "idle", "message": UNUSED, "rates": NO_RATES}
 
 
 def unrouted_delivery(records: int, last: int | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple, Protocol
 
-from reconciler.delivery import http_client
+from reconciler.delivery import history, http_client
 from reconciler.delivery.breaker import SendEnvironment, system_clock
 from reconciler.delivery.contract import Behind
 from reconciler.delivery.exporter import Exporter
@@ -127,8 +127,11 @@ class Delivering:
     expiry: "Expiry"
 
     async def keep(self, store: Store) -> None:
-        """Follow what every project routes, and expire dead letters, forever."""
-        async with scheduled(Job("dead-letters", EXPIRY_SECONDS, self.expiry.expire)):
+        """Follow what every project routes, expire dead letters, and sample destinations, forever."""
+        async with scheduled(
+            Job("dead-letters", EXPIRY_SECONDS, self.expiry.expire),
+            Job("delivery-history", history.INTERVAL_SECONDS, self.manager.sample),
+        ):
             await self.routing.keep(sorted({*(await store.directory()).projects, *await self.manager.projects()}))
 
 

@@ -34,10 +34,36 @@ SHOWN: dict[str, Any] = {
     },
     "deadLetters": {"batches": 0, "records": 0, "bytes": 0, "oldest": None},
     "counts": dict.fromkeys(("taken", "delivered", "retried", "dead", "dropped", "discarded", "expired"), 0),
+    "rates": {"taken": 0.5, "delivered": 0.25},
     "lastSuccess": None,
     "lastFailure": None,
     "window": None,
     "configurations": ["checkout"],
+}
+SAMPLES: list[dict[str, Any]] = [
+    {
+        "at": "2026-11-21T06:12:00.123Z",
+        "taken": 30,
+        "delivered": 15,
+        "retried": 0,
+        "dead": 0,
+        "queued": 15,
+        "oldestSeconds": 31,
+    },
+]
+LETTER: dict[str, Any] = {
+    "id": "01KAVZ3Q8Y4T2M6N9P0R5S7V1X-42",
+    "buriedAt": "2026-11-22T01:41:43.000Z",
+    "takenAt": "2026-11-22T01:41:42.000Z",
+    "records": 2,
+    "bytes": 246,
+    "damaged": False,
+    "reason": "no-retry",
+    "attempts": 1,
+    "status": 422,
+    "cause": "The endpoint answered 422.",
+    "answer": "",
+    "preview": [{"time": None, "severity": "ERROR", "body": "payment 4711 refused", "truncated": False}],
 }
 ANSWERED = "canary-what-the-endpoint-said"
 FAILURE = {"at": "2026-11-21T06:11:00.000Z", "status": 503, "cause": "The endpoint answered 503."}
@@ -88,16 +114,24 @@ class Kept:
         deliveries = [self.shown(project, name, answers=answers) for name in sorted(self.known)]
         return {"deliveries": deliveries, "unrouted": {"records": 40, "last": "2026-11-21T06:12:00.123Z"}}
 
-    async def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
+    def history(self, _project: str, name: str) -> list[dict[str, Any]]:
+        return SAMPLES if name in self.known else []
+
+    async def dead_letters(self, _project: str, name: str, *, most: int) -> list[dict[str, Any]]:
+        return [LETTER] * most if name in self.known else []
+
+    async def replay(self, project: str, name: str, *, letter: str | None = None) -> AsyncIterator[tuple[int, int]]:
         self._check(name)
-        self.done.append(("replay", project, name))
+        self.done.append(("replay", project, name, *([] if letter is None else [letter])))
         yield self.handled
         if self.fault is not None:
             raise self.fault
 
-    async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
+    async def discard(
+        self, project: str, name: str, *, queued: bool, dead: bool, letter: str | None = None
+    ) -> AsyncIterator[tuple[int, int]]:
         self._check(name)
-        self.done.append(("discard", project, name, queued, dead))
+        self.done.append(("discard", project, name, queued, dead, *([] if letter is None else [letter])))
         yield 1, 10
         yield 2, 30
 

@@ -23,6 +23,7 @@ NAME_RULE = (
     "that of a webhook in place is `configuration:id`."
 )
 ACTIONS = ("replay", "discard", "test")
+VIEWS = ("", "/history", "/dead-letters")
 
 
 @pytest.fixture
@@ -60,6 +61,59 @@ async def test_the_deliveries_of_a_project_are_listed(client: httpx2.AsyncClient
     answer = (await client.get("/v1/deliveries")).json()
     assert [one["destination"] for one in answer["deliveries"]] == ["checkout:hook", "siem"]
     assert answer["unrouted"] == {"records": 40, "last": "2026-11-21T06:12:00.123Z"}
+
+
+async def test_the_last_hour_is_shown(client: httpx2.AsyncClient) -> None:
+    answer = await client.get(f"{PATH}/history")
+    assert (answer.status_code, answer.json()) == (200, {"interval": 60, "samples": delivering.SAMPLES})
+
+
+@pytest.mark.parametrize(("query", "letters"), [("", 20), ("?limit=1", 1), ("?limit=100", 100)])
+async def test_dead_letters_are_listed(client: httpx2.AsyncClient, query: str, letters: int) -> None:
+    answer = await client.get(f"{PATH}/dead-letters{query}")
+    assert (answer.status_code, answer.json()) == (200, {"deadLetters": [delivering.LETTER] * letters})
+
+
+@pytest.mark.parametrize("limit", ["0", "101", "-1", "1e1", ""])
+async def test_at_most_a_hundred_are(client: httpx2.AsyncClient, limit: str) -> None:
+    answer = await client.get(f"{PATH}/dead-letters?limit={limit}")
+    assert answer.json()["errors"] == ["The query parameter `limit` is not an integer from 1 to 100."]
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.USER])
+async def test_what_records_hold_is_for_admins(served: Services, project: str, role: Role) -> None:
+    async with connect(served, key=await make_key(served, role, project=project)) as client:
+        assert (await client.get(f"{PATH}/dead-letters")).status_code == 403
+
+
+async def test_one_dead_letter_is_replayed_or_discarded_and_audited(
+    client: httpx2.AsyncClient, kept: Kept, project: str
+) -> None:
+    batch = str(delivering.LETTER["id"])
+    await client.post(f"{PATH}/replay", json={"batch": batch})
+    await client.post(f"{PATH}/discard", json={"what": "deadLetters", "batch": batch})
+    assert kept.done == [("replay", project, "siem", batch), ("discard", project, "siem", False, True, batch)]
+    found = (await client.get("/v1/audit-events?kind=Destination&name=siem")).json()["events"]
+    assert [one["detail"] for one in found] == [
+        {"batches": 3, "records": 40, "what": "deadLetters", "batch": batch},
+        {"batches": 2, "records": 30, "batch": batch},
+    ]
+
+
+@pytest.mark.parametrize("action", ["replay", "discard"])
+@pytest.mark.parametrize(
+    "batch", ["", "1", "memory-", "memory-" + "9" * 5000, "../../queue-1", "memory-1\n", "memory-" + chr(0x661)]
+)
+async def test_what_is_no_id_of_a_dead_letter_is_400(
+    client: httpx2.AsyncClient, kept: Kept, action: str, batch: str
+) -> None:
+    body = {"batch": batch} if action == "replay" else {"batch": batch, "what": "deadLetters"}
+    answer = await client.post(f"{PATH}/{action}", json=body)
+    assert (answer.status_code, answer.json()["errors"], kept.done) == (
+        400,
+        ["/batch: must be the `id` of a dead letter"],
+        [],
+    )
 
 
 async def test_dead_letters_are_replayed(client: httpx2.AsyncClient, kept: Kept, project: str) -> None:
@@ -118,7 +172,8 @@ async def test_a_test_tells_what_came_of_it(client: httpx2.AsyncClient, kept: Ke
         (b"{}", "/what: is required"),
         (b'{"what": "some"}', "/what: must be one of queue, deadLetters, all"),
         (b'{"what": 1}', "/what: must be a string"),
-        (b'{"what": "all", "why": "x"}', "/why: unknown key; only `what` is allowed"),
+        (b'{"what": "all", "why": "x"}', "/why: unknown key; only `what` and `batch` are allowed"),
+        (b'{"what": "all", "batch": "memory-1"}', "/batch: is allowed only if `what` is deadLetters"),
         (b"[]", "The body must be an object."),
     ],
 )
@@ -133,20 +188,20 @@ async def test_the_others_take_no_body(client: httpx2.AsyncClient, kept: Kept, a
     assert (answer.status_code, kept.done) == (400, [])
 
 
-@pytest.mark.parametrize("action", ["", *ACTIONS])
+@pytest.mark.parametrize("action", [*VIEWS, *ACTIONS])
 async def test_an_unknown_destination_is_404(client: httpx2.AsyncClient, action: str) -> None:
     path = "/v1/destinations/nobody/delivery"
     body = {"what": "all"} if action == "discard" else None
-    answer = await (client.post(f"{path}/{action}", json=body) if action else client.get(path))
+    answer = await (client.get(f"{path}{action}") if action in VIEWS else client.post(f"{path}/{action}", json=body))
     assert (answer.status_code, answer.json()) == (404, UNKNOWN)
 
 
 @pytest.mark.parametrize("name", ["-", "a" * 64, "a:", ":a", "a:b:c", "a%20b", "a%0ab"])
-@pytest.mark.parametrize("action", ["", *ACTIONS])
+@pytest.mark.parametrize("action", [*VIEWS, *ACTIONS])
 async def test_a_name_that_nothing_can_have_is_400(client: httpx2.AsyncClient, name: str, action: str) -> None:
     path = f"/v1/destinations/{name}/delivery"
     body = {"what": "all"} if action == "discard" else None
-    answer = await (client.post(f"{path}/{action}", json=body) if action else client.get(path))
+    answer = await (client.get(f"{path}{action}") if action in VIEWS else client.post(f"{path}/{action}", json=body))
     assert (answer.status_code, answer.json()) == (400, {"errors": [NAME_RULE], "codes": ANY})
 
 

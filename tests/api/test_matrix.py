@@ -72,6 +72,8 @@ getPlan             reached       ok     ok    ok    ok    403   403     403   4
 sendLogs            chosen        403    403   403   every ok    403     403   404
 listDeliveries      chosen        ok     ok    ok    ok    403   403     403   404
 getDelivery         chosen        ok     ok    ok    ok    403   403     403   404
+getDeliveryHistory  chosen        ok     ok    ok    ok    403   403     403   404
+listDeadLetters     chosen        403    403   ok    ok    403   403     403   404
 replayDelivery      chosen        403    403   ok    ok    403   403     403   404
 discardDelivery     chosen        403    403   ok    ok    403   403     403   404
 testDelivery        chosen        403    403   ok    ok    403   403     403   404

@@ -110,6 +110,11 @@ def body_fragments(payload: bytes) -> Iterator[list[bytes]]:
         yield texts
 
 
+def json_text(body: AnyValue) -> str:
+    """Return a body as JSON, a string in quotes."""
+    return _encode(_value(body)).decode()
+
+
 def _records(payload: bytes) -> Iterator[bytes]:
     for group in skeletons.Request.FromString(payload).groups:
         for scope in skeletons.ResourceLogs.FromString(group).scopes:

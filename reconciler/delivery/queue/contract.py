@@ -20,7 +20,7 @@ is used from one event loop. One suite of tests proves the promises:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
@@ -32,6 +32,7 @@ Piece: TypeAlias = bytes | memoryview
 
 BATCH_RECORDS = 1_000  # of a full batch
 BATCH_BYTES = 1 << 20  # of a full batch
+HEAD_BYTES = 32 << 10  # of a dead letter that is shown
 
 
 class QueueFault(errors.Transient):
@@ -80,6 +81,22 @@ class Obituary(NamedTuple):
     outage: bool = False
 
 
+class DeadLetter(NamedTuple):
+    """A dead letter with the beginning of its payload, at most HEAD_BYTES. Times are Unix milliseconds.
+
+    Numbers are used once, as those of batches. `obituary` and `taken_at` are None if its bytes are damaged; then `size`
+    is that of all that was stored.
+    """
+
+    number: int
+    records: int
+    size: int  # bytes of the payload
+    buried_at: int
+    taken_at: int | None = None
+    obituary: Obituary | None = None
+    head: bytes = b""
+
+
 class Depth(NamedTuple):
     """The fill level of a queue. Times are Unix milliseconds.
 
@@ -122,6 +139,10 @@ def load(records: int, size: int) -> float:
 
 class Queue(Protocol):
     """A queue that keeps the promises of this module."""
+
+    @property
+    def label(self) -> str:
+        """A name that no other queue of its destination has."""
 
     def configure(self, *, storage: Storage | None, max_batches: int) -> None:
         """Take over changed settings. `storage` is None for a queue in memory."""
@@ -176,16 +197,24 @@ class Queue(Protocol):
         never so much that `expire` would delete older ones for them.
         """
 
-    async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
-        """Move dead letters back into the queue, oldest first, and return how many batches and records.
+    def dead_letters(self) -> AsyncGenerator[DeadLetter, None]:
+        """Return the dead letters, oldest first, and change none: a damaged one is returned as such."""
+
+    async def replay(
+        self, *, outages_only: bool, most: int | None = None, number: int | None = None
+    ) -> tuple[int, int]:
+        """Move dead letters back into the queue, oldest first, and return how many batches and records. With `number`,
+        that one alone.
 
         Stops when there is no room, and when the disk does not answer; skips a letter that never fits. Raises
         QueueFault when the disk does not answer and nothing was done, like `discard` and `expire`; but with
         `outages_only` it waits for the disk.
         """
 
-    async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:
-        """Delete unclaimed batches, or dead letters, or both, and return how many batches and records."""
+    async def discard(self, *, queued: bool, dead: bool, number: int | None = None) -> tuple[int, int]:
+        """Delete unclaimed batches, or dead letters, or both, and return how many batches and records. With `number`,
+        no other dead letter.
+        """
 
     async def expire(self, *, before: int) -> tuple[int, int]:
         """Delete dead letters that died before a time, then the oldest while they are over their limit of bytes.

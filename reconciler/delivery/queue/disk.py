@@ -9,13 +9,15 @@ dead letters: a crash between the two makes two of it.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.delivery.queue import appender, folders, segments
 from reconciler.delivery.queue.contract import (
+    HEAD_BYTES,
     Batch,
+    DeadLetter,
     Depth,
     Obituary,
     Piece,
@@ -75,13 +77,30 @@ class DeadLetters:
             return None
         return appender.append(pieces, records=records, at=obituary.at, synced=True, flags=segments.DEAD_LETTER)
 
-    async def letters(self) -> AsyncIterator[tuple[QueueEntry, DeadLetterFrame]]:
-        """Return the letters in the order of their numbers, with their bytes. An unreadable one is lost."""
+    async def heads(self) -> AsyncGenerator[DeadLetter, None]:
+        """Return the letters in the order of their numbers, with the beginnings of their bytes."""
+        async for entry in self._entries():
+            data = await self.journal.payload(entry, most=HEAD_BYTES)
+            if entry.has_left or self.is_moving(entry):
+                continue
+            letter = segments.decode_dead_letter(data) if data is not None else None
+            shown = DeadLetter(entry.number, entry.records, entry.size, entry.taken_at)
+            if data is not None and letter is not None:
+                size = entry.size - len(data) + len(letter.payload)
+                shown = shown._replace(
+                    size=size, taken_at=letter.taken_at, obituary=letter.obituary, head=letter.payload
+                )
+            yield shown
+
+    async def letters(self, *, number: int | None) -> AsyncIterator[tuple[QueueEntry, DeadLetterFrame]]:
+        """Return the letters in the order of their numbers, or one of them, with their bytes. An unreadable one is
+        lost.
+        """
         last = self.journal.last
         async for entry in self._entries():
             if entry.number > last:
                 return
-            if entry.has_left:
+            if entry.has_left or number not in (None, entry.number):
                 continue
             data = await self.journal.payload(entry)
             if entry.has_left:
@@ -198,6 +217,11 @@ class DiskQueue(QueueLine[QueueEntry]):
         self._walk = JournalWalk(self._journal, held=self._held)
         self._filling: asyncio.Task[None] | None = None
         self._configure(limits, sync)
+
+    @property
+    def label(self) -> str:
+        """See the contract."""
+        return self.folder.name
 
     def configure(self, *, storage: Storage | None, max_batches: int) -> None:
         """See the contract."""
@@ -331,14 +355,20 @@ class DiskQueue(QueueLine[QueueEntry]):
         most = min(self._limits.max_bytes, self._limits.dead_bytes, spare)
         return self._dead.bury(payload, obituary, records=records, taken_at=at, most=most)
 
-    async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
+    def dead_letters(self) -> AsyncGenerator[DeadLetter, None]:
+        """See the contract."""
+        return self._dead.heads()
+
+    async def replay(
+        self, *, outages_only: bool, most: int | None = None, number: int | None = None
+    ) -> tuple[int, int]:
         """See the contract."""
 
         too_large = begun = 0
         async with self._dead.change(limit=None if outages_only else appender.END_SECONDS) as done:
             waiting: list[asyncio.Future[None]] = []
             size = 0
-            async for entry, letter in self._dead.letters():
+            async for entry, letter in self._dead.letters(number=number):
                 if self._dead.is_moving(entry) or (outages_only and not letter.obituary.outage):
                     continue
                 length = len(letter.payload)
@@ -363,14 +393,14 @@ class DiskQueue(QueueLine[QueueEntry]):
             log.warning(NEVER_FIT, self._dead.journal.folder, counted(too_large, "letter"))
         return len(done), sum(done)
 
-    async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:
+    async def discard(self, *, queued: bool, dead: bool, number: int | None = None) -> tuple[int, int]:
         """See the contract."""
         before = self._journal.left
         if queued:
             self._journal.acknowledge(held.source for held in self.leave_unclaimed())
             self._walk.discard_rest()
         gone = before.minus(self._journal.left)
-        batches, records = await self._dead.delete(lambda _: True) if dead else (0, 0)
+        batches, records = await self._dead.delete(lambda one: number in (None, one.number)) if dead else (0, 0)
         return gone.batches + batches, gone.records + records
 
     async def expire(self, *, before: int) -> tuple[int, int]:

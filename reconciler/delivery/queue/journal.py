@@ -168,17 +168,20 @@ class Journal:
 
         self._committer.do(copy, lambda failure: recovery.report_quarantine(segment.path, failure))
 
-    async def payload(self, entry: QueueEntry) -> bytes | None:
-        """Return the payload of an entry; None when it is not there as it was written."""
+    async def payload(self, entry: QueueEntry, *, most: int | None = None) -> bytes | None:
+        """Return the payload of an entry, or its first `most` bytes; None when it is not there as it was written. The
+        bytes of a part are not checked.
+        """
+        length = segments.FRAME_HEADER_BYTES + (entry.size if most is None else min(entry.size, most))
         try:
-            data = await self.reader.read(entry.segment.path, entry.offset, entry.end - entry.offset)
+            data = await self.reader.read(entry.segment.path, entry.offset, length)
         except OSError:
             return None
-        frame = segments.decode_frame(data, 0, mark=self.mark) if len(data) == entry.end - entry.offset else None
+        frame = segments.decode_frame(data, 0, mark=self.mark) if len(data) == length else None
         if frame is None or (frame.number, frame.size) != (entry.number, entry.size):
             return None
         payload = data[segments.FRAME_HEADER_BYTES :]
-        return payload if zlib.crc32(payload) == frame.checksum else None
+        return payload if len(payload) < entry.size or zlib.crc32(payload) == frame.checksum else None
 
     # Room.
 

@@ -3,11 +3,11 @@
 import asyncio
 import bisect
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from reconciler.delivery.queue.contract import Batch, Depth, Obituary, Piece, Shortage, load
+from reconciler.delivery.queue.contract import HEAD_BYTES, Batch, DeadLetter, Depth, Obituary, Piece, Shortage, load
 from reconciler.model.routes import Storage
 
 Source = TypeVar("Source")
@@ -110,6 +110,7 @@ MOST_REFUSED = 10_000  # dead letters with which the queue takes no other for la
 class HeldLetter:
     """A dead letter in memory."""
 
+    number: int
     records: int
     taken_at: int
     obituary: Obituary
@@ -122,12 +123,15 @@ class MemoryQueue(QueueLine[bytes]):
     `letters` are the dead letters.
     """
 
+    label = "memory"
+
     def __init__(self, *, max_batches: int, max_bytes: int) -> None:
         super().__init__()
         self._max_batches = max_batches
         self._max_bytes = max_bytes
         self.letters: deque[HeldLetter] = deque()
         self._last = 0
+        self._last_letter = 0
         self._batches = self._records = self._size = self._dead_size = 0
 
     def configure(self, *, storage: Storage | None, max_batches: int) -> None:  # noqa: ARG002 - it has no storage
@@ -188,8 +192,16 @@ class MemoryQueue(QueueLine[bytes]):
         return _done()
 
     def _bury(self, data: bytes, obituary: Obituary, *, records: int, taken_at: int) -> None:
-        self.letters.append(HeldLetter(records, taken_at, obituary, data))
+        # By the time, so that it is no number of an earlier queue, which may still be on somebody's screen.
+        self._last_letter = max(self._last_letter + 1, obituary.at)
+        self.letters.append(HeldLetter(self._last_letter, records, taken_at, obituary, data))
         self._dead_size += len(data)
+
+    async def dead_letters(self) -> AsyncGenerator[DeadLetter, None]:
+        """See the contract."""
+        for one in [*self.letters]:
+            size, died, head = len(one.payload), one.obituary.at, one.payload[:HEAD_BYTES]
+            yield DeadLetter(one.number, one.records, size, died, one.taken_at, one.obituary, head)
 
     def bury_unqueued(
         self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
@@ -201,11 +213,13 @@ class MemoryQueue(QueueLine[bytes]):
         self._bury(b"".join(payload), obituary, records=records, taken_at=at)
         return _done()
 
-    async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
+    async def replay(
+        self, *, outages_only: bool, most: int | None = None, number: int | None = None
+    ) -> tuple[int, int]:
         """See the contract."""
         batches = records = 0
         for letter in [*self.letters]:
-            if outages_only and not letter.obituary.outage:
+            if (outages_only and not letter.obituary.outage) or number not in (None, letter.number):
                 continue
             # Its bytes move from one side of the limit to the other.
             if (most is not None and batches >= most) or self.room(size=0) is not None:
@@ -219,12 +233,12 @@ class MemoryQueue(QueueLine[bytes]):
         self.letters.remove(letter)
         self._dead_size -= len(letter.payload)
 
-    async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:
+    async def discard(self, *, queued: bool, dead: bool, number: int | None = None) -> tuple[int, int]:
         """See the contract."""
         left = [held.batch for held in self.leave_unclaimed()] if queued else []
         for batch in left:
             self._forget(batch)
-        batches, records = self._remove_letters(lambda _: True) if dead else (0, 0)
+        batches, records = self._remove_letters(lambda one: number in (None, one.number)) if dead else (0, 0)
         return batches + len(left), records + sum(batch.records for batch in left)
 
     async def expire(self, *, before: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.delivery.queue import appender
-from reconciler.delivery.queue.contract import Batch, Depth, Obituary, Queue, Reason, Shortage
+from reconciler.delivery.queue.contract import HEAD_BYTES, Batch, DeadLetter, Depth, Obituary, Queue, Reason, Shortage
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.model.routes import Storage
 from tests.delivery.queue import places
@@ -276,6 +276,51 @@ async def test_discard_takes_what_is_queued_and_not_claimed_or_what_is_dead(open
         queue.delivered([taken[0], *taken[2:]])
         assert queue.depth().batches == 1
         assert await queue.discard(queued=True, dead=True) == (0, 0)
+
+
+async def shown(queue: Queue) -> list[DeadLetter]:
+    async with contextlib.aclosing(queue.dead_letters()) as found:
+        return [one async for one in found]
+
+
+async def test_dead_letters_are_shown_oldest_first_with_the_beginning_of_their_bytes(opener: Opener) -> None:
+    large = b"x" * (2 * HEAD_BYTES)
+    async with opener(Wanted()) as queue:
+        assert await shown(queue) == []
+        await buried(queue, b"a", large, b"c")
+        found = await shown(queue)
+        told = [(one.records, one.size, one.buried_at, one.taken_at, one.obituary) for one in found]
+        assert told == [(2, size, NOW, NOW, OBITUARY) for size in (1, len(large), 1)]
+        assert [one.head for one in found] == [b"a", large[: len(found[1].head)], b"c"]
+        assert HEAD_BYTES - 1_000 < len(found[1].head) <= HEAD_BYTES
+        assert found[0].number < found[1].number < found[2].number
+        assert await shown(queue) == found
+
+
+async def test_one_dead_letter_is_replayed_or_discarded_by_its_number(opener: Opener) -> None:
+    async with opener(Wanted()) as queue:
+        await buried(queue, b"a", b"b", b"c")
+        first, second, third = await shown(queue)
+        assert await queue.replay(outages_only=False, number=second.number) == (1, 2)
+        assert [await queue.payload(batch) for batch in await claimed(queue)] == [b"b"]
+        assert await queue.discard(queued=False, dead=True, number=first.number) == (1, 2)
+        assert await shown(queue) == [third]
+        for gone in (first.number, second.number, third.number + 1, 0):
+            assert await queue.replay(outages_only=False, number=gone) == (0, 0)
+            assert await queue.discard(queued=False, dead=True, number=gone) == (0, 0)
+        assert (queue.depth().dead_batches, queue.depth().dead_records) == (1, 2)
+
+
+async def test_the_number_of_a_dead_letter_is_not_used_again(opener: Opener) -> None:
+    numbers = set[int]()
+    for at in (NOW, NOW + 10):
+        async with opener(Wanted()) as queue:
+            await buried(queue, b"a", b"b", at=at)
+            found = [one.number for one in await shown(queue)]
+            assert numbers.isdisjoint(found)
+            numbers.update(found)
+            await queue.discard(queued=False, dead=True)
+    assert len(numbers) == 4
 
 
 async def test_dead_letters_expire_by_their_time_of_death(opener: Opener) -> None:
