@@ -18,6 +18,7 @@ from api.routing import Routes
 from reconciler.git import hooks
 from reconciler.git.hooks import SignatureCheck, SignatureVerdict
 from reconciler.git.remotes.credentials import UnusableFile
+from reconciler.model import forges
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
 from reconciler.ops.events import Topic
@@ -92,12 +93,14 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
     What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
     What the last run found and could not be written, since the disk is full for instance, comes from memory.
     """
-    one, memory, follows = reconciler.watched, reconciler.memory, followed_by(reconciler.watched)
+    one, memory, following = reconciler.watched, reconciler.memory, reconciler.following
+    follows = followed_by(one)
     found, suspension, last_run, held = await store.remembered(one.name, held=HELD_SHOWN)
     row = found or memory.row
     state = memory.unwritten or row
     # A file that must be mended may hold nothing.
     holds = row.approvable is not None and (row.approvable != 0 or held.total != 0)
+    head = memory.seen or row.head
     return msgspec.json.encode(
         {
             "name": one.name,
@@ -110,7 +113,11 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
             "message": state.message,
             "since": state.since or None,
             "commit": row.commit,
-            "head": memory.seen or row.head,
+            "head": head,
+            "applied": following.facts(row.commit),
+            "seen": None if head == row.commit else following.facts(head),
+            "link": forges.line_pattern(one.url, one.web_url) or None,
+            "commitLink": forges.commit_pattern(one.url, one.web_url) or None,
             "lastRun": last_run,
             "suspension": None if suspension is None else _without_name(suspension),
             "drift": None if suspension is None else await store.drift(one.name, project=one.project),

@@ -10,6 +10,7 @@ file like this, this commit changed it. So a merge changes a file only if the fi
 import heapq
 import re
 from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from reconciler.git import trees
@@ -48,6 +49,31 @@ def parse(data: bytes) -> Commit | None:
         return None
     parents = tuple(line[7:].decode() for line in found[2].splitlines())
     return Commit(found[1].decode(), parents, int(found[3] or 0))
+
+
+MAX_SIGNATURE_CHARACTERS = 256  # of a name, and of an address
+
+# What has no place in one line of text about a person: control characters, line breaks, turned writing, brackets.
+UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069<>]")
+
+
+def signature(name: bytes, address: bytes) -> str:
+    """Return an author as `Name <address>`."""
+    return f"{_plain(name)} <{_plain(address)}>"
+
+
+def _plain(raw: bytes) -> str:
+    """Return a stranger's text as one line of bounded length."""
+    text = raw[: 4 * MAX_SIGNATURE_CHARACTERS].decode("utf-8", "replace")
+    return UNPRINTED.sub("", text)[:MAX_SIGNATURE_CHARACTERS].strip()
+
+
+def stated_date(seconds: int) -> datetime:
+    """Return the date that a commit states; 1970 for one that is no date."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):  # a commit may claim any year
+        return datetime.fromtimestamp(0, UTC)
 
 
 def last_changes(

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,13 +80,9 @@ class MemoryObjects(pygit2.OdbBackend):
 # from in `merging` and `checkouts`. Nobody outside this folder imports pygit2.
 
 MAX_TREE_BYTES = 64 << 20  # 64 MiB, of one folder: a million names
-MAX_SIGNATURE_CHARACTERS = 256  # of a name, and of an address
 DAMAGED_MIRROR = f"an object is missing or damaged in the mirror; {faults.REBUILT}"
 
 _OF_OTHERS = (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL)
-
-# What has no place in one line of text about a person: control characters, line breaks, turned writing, brackets.
-UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069<>]")
 
 
 class CommitInfo(NamedTuple):
@@ -364,21 +360,8 @@ _carrier, _carrying = pygit2.OdbBackendPack.__new__(pygit2.OdbBackendPack), thre
 def _info(commit: pygit2.Commit) -> CommitInfo:
     with damage(DAMAGED_MIRROR):
         author = commit.author
-    text = f"{_plain(author.raw_name)} <{_plain(author.raw_email)}>"
-    return CommitInfo(str(commit.id), text, _date(author.time))
-
-
-def _plain(raw: bytes) -> str:
-    """Return a stranger's text as one line of bounded length."""
-    text = raw[: 4 * MAX_SIGNATURE_CHARACTERS].decode("utf-8", "replace")
-    return UNPRINTED.sub("", text)[:MAX_SIGNATURE_CHARACTERS].strip()
-
-
-def _date(seconds: int) -> datetime:
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, ValueError, OSError):  # a commit may claim any year
-        return datetime.fromtimestamp(0, UTC)
+    told = history.signature(author.raw_name, author.raw_email)
+    return CommitInfo(str(commit.id), told, history.stated_date(author.time))
 
 
 @contextlib.contextmanager

@@ -1,9 +1,10 @@
-"""Addresses of lines at a forge, from what the settings or a checkout say of a repository.
+"""Addresses of lines and commits at a forge, from what the settings or a checkout say of a repository.
 
-An address is a pattern with `{commit}`, `{path}` and `{line}`, or empty where nobody knows one.
+An address is a pattern with `{commit}`, for a line also with `{path}` and `{line}`, or empty where nobody knows one.
 """
 
 import re
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from reconciler.model.plan import PlanPlace, PlanTip
@@ -11,10 +12,18 @@ from reconciler.model.plan import PlanPlace, PlanTip
 NO_PAGES = "none"  # for a repository whose lines have no address
 PATH = "{path}"
 
-_GITEA = "/src/commit/{commit}/{path}#L{line}"
-_LINES = {
-    "github": "/blob/{commit}/{path}#L{line}",
-    "gitlab": "/-/blob/{commit}/{path}#L{line}",
+
+class _Paths(NamedTuple):
+    """The addresses of a forge, below the page of a repository."""
+
+    line: str
+    commit: str = "/commit/{commit}"
+
+
+_GITEA = _Paths("/src/commit/{commit}/{path}#L{line}")
+_FORGES = {
+    "github": _Paths("/blob/{commit}/{path}#L{line}"),
+    "gitlab": _Paths("/-/blob/{commit}/{path}#L{line}", "/-/commit/{commit}"),
     "gitea": _GITEA,
     "forgejo": _GITEA,
     "codeberg": _GITEA,
@@ -27,17 +36,23 @@ _REMOTE = re.compile(r"(?:(?:https|ssh)://)?(?:[^@/]+@)?([A-Za-z0-9.-]+)(?::[0-9
 
 def is_known(page: str) -> bool:
     """Decide if lines have addresses below the page of a repository, an http or https URL."""
-    return _forge(urlsplit(page).hostname or "") in _LINES
+    return _forge(urlsplit(page).hostname or "") in _FORGES
 
 
 def line_pattern(url: str, web_url: str = "") -> str:
     """Return the pattern for a remote's URL, as git or a checkout writes it, and for its page if one is set: that of a
     known forge, or a pattern already.
     """
-    if web_url == NO_PAGES or PATH in web_url:
-        return "" if web_url == NO_PAGES else web_url
-    page = web_url or _page(url)
-    return page.rstrip("/") + _LINES[_forge(urlsplit(page).hostname or "")] if page else ""
+    if PATH in web_url:
+        return web_url
+    page = _page(url, web_url)
+    return page + _paths(page).line if page else ""
+
+
+def commit_pattern(url: str, web_url: str = "") -> str:
+    """Return the pattern for a commit's page likewise. A pattern of lines does not tell it."""
+    page = "" if PATH in web_url else _page(url, web_url)
+    return page + _paths(page).commit if page else ""
 
 
 def line_address(pattern: str, place: PlanPlace, side: PlanTip) -> str | None:
@@ -48,12 +63,19 @@ def line_address(pattern: str, place: PlanPlace, side: PlanTip) -> str | None:
     return re.sub(r"\{(?:commit|path|line)\}", lambda found: told[found[0]], pattern)
 
 
-def _page(url: str) -> str:
+def _page(url: str, web_url: str) -> str:
+    """Return the page of a repository, without a slash at its end."""
+    if web_url:
+        return "" if web_url == NO_PAGES else web_url.rstrip("/")
     match = _REMOTE.fullmatch(url)
-    if match is None or _forge(match[1]) not in _LINES:
+    if match is None or _forge(match[1]) not in _FORGES:
         return ""
     path = match[2].rstrip("/").removesuffix(".git")
     return f"https://{match[1].lower()}/{path}"
+
+
+def _paths(page: str) -> _Paths:
+    return _FORGES[_forge(urlsplit(page).hostname or "")]
 
 
 def _forge(host: str) -> str:

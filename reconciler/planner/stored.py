@@ -180,11 +180,13 @@ class StoreSnapshot:
     known: Mapping[Key, bytes] = field(default_factory=dict)  # digests of documents that the caller has read
     judged: JudgedBefore = field(default_factory=JudgedBefore, repr=False)
 
-    def stored(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        """Return the stored resources of these keys, and the built-in ones with reserved names."""
+    def stored(self, keys: Iterable[Key], *, to_delete: bool = False) -> dict[Key, StoredState]:
+        """Return the stored resources of these keys, and the built-in ones with reserved names. `to_delete`: all
+        built-in ones, since none can be deleted.
+        """
         wanted = set(keys)
-        reserved = {key: self._built_in(key) for key in wanted & builtins.RESERVED}
-        return reserved | self.view.stored(self.project, wanted)
+        built_in = builtins.built_in().keys() if to_delete else builtins.RESERVED
+        return {key: self._built_in(key) for key in wanted & built_in} | self.view.stored(self.project, wanted)
 
     def documents(self, keys: Iterable[Key]) -> Iterator[tuple[Key, StoredDocument]]:
         """Yield the stored documents of these keys in order. They are read in batches, since all may be gigabytes."""
@@ -192,12 +194,6 @@ class StoreSnapshot:
         for start in range(0, len(ordered), TOGETHER):
             found = self.view.documents(self.project, ordered[start : start + TOGETHER])
             yield from sorted(found.items())
-
-    def removable(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        """Return the stored and built-in resources of these keys. A built-in one cannot be deleted."""
-        wanted = set(keys)
-        built_in = {key: self._built_in(key) for key in wanted & builtins.built_in().keys()}
-        return built_in | self.view.stored(self.project, wanted)
 
     def references(self, targets: Iterable[Key], written: Mapping[Key, Desired]) -> References:
         """Return the resources that refer to each of these after `written` is stored."""

@@ -149,6 +149,7 @@ class Reconciler:
         finally:
             self.group.end(self.watched.name)
         await self._finish(run)
+        await self.following.read_facts(self.memory.row.commit, self.memory.seen)  # for people: it delays no change
 
     async def _steps(self, run: Run) -> None:
         watched, memory, following = self.watched, self.memory, self.following

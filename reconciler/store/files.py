@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from reconciler.model.errors import Refused
 from reconciler.store import commit as commits
@@ -58,8 +58,7 @@ OPERATIONS = DatabaseKind(
 KINDS = (STORE, OPERATIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class DatabasePlaces:
+class DatabasePlaces(NamedTuple):
     """The paths of both files."""
 
     store: Path
@@ -75,8 +74,7 @@ def places(url: str, state_directory: Path) -> DatabasePlaces:
     return DatabasePlaces(Path(url.removeprefix(SCHEME)), state_directory / OPERATIONS.file)
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseIdentity:
+class DatabaseIdentity(NamedTuple):
     """The header of a file and its size. `application_id` is 0 if no program set it."""
 
     application_id: int

@@ -144,7 +144,7 @@ def _decide_delete(job: RequestJob, items: Sequence[Value], snapshot: StoreSnaps
     """Decide about a delete. Raises RequestRefused if a resource has none of the versions in `matching`."""
     named = (resource.identify(item) for item in items)  # only kind and name are read
     wanted = [Desired(key=key, reason=reason) for key, reason in named]
-    stored = snapshot.removable(one.key for one in wanted if one.key is not None)
+    stored = snapshot.stored((one.key for one in wanted if one.key is not None), to_delete=True)
     references, suspended = snapshot.references(stored, {}), snapshot.suspended
     outcomes = planner.plan_deletes(wanted, stored, references=references, actor=job.actor, suspended=suspended)
     others = [] if job.options.matching is None else _of_other_versions(outcomes, job.options.matching, snapshot)

@@ -51,20 +51,48 @@ async def test_repositories_are_listed_by_name_and_fetched_one_by_one(
         "since": parts.AT,
         "commit": commit,
         "head": commit,
+        "applied": {"commit": commit, "author": "Ada Lovelace <ada@example.com>", "subject": "Change", "date": ANY},
+        "seen": None,
+        "link": None,
+        "commitLink": None,
         "lastRun": run["id"],
         "suspension": None,
         "drift": None,
         "held": None,
     }
+    await until(lambda: shown_fact(client, project, "applied"))
     listed = (await client.get("/v1/repositories")).json()["repositories"]
     assert [repository["name"] for repository in listed] == [project, f"{project}-empty"]
     assert listed[0] == telemetry
-    assert {listed[1][fact] for fact in ("commit", "head")} == {None}
+    assert {listed[1][fact] for fact in ("commit", "head", "applied", "seen")} == {None}
     assert listed[1]["state"] != "ready"
     assert listed[1]["message"]
     assert (await client.get(f"/v1/repositories/{project}")).json() == {"repository": telemetry}
     none = await client.get("/v1/repositories/none")
     assert (none.status_code, none.json()) == (404, NO_REPOSITORY)
+
+
+async def shown_fact(client: httpx2.AsyncClient, repository: str, fact: str) -> Any:
+    return (await client.get(f"/v1/repositories/{repository}")).json()["repository"][fact]
+
+
+async def test_a_repository_shows_the_commit_that_waits_and_its_pages_at_the_forge(
+    client: httpx2.AsyncClient, follow: Follow, source: Repository, project: str
+) -> None:
+    source.write("a.json", json.dumps(destination("a")))
+    source.commit("Send to a")
+    await follow(project, source, project=project, atomic=True, web_url="https://github.com/team/telemetry")
+    source.write("bad.json", json.dumps({**destination("b"), "spec": {"type": 7}}))
+    refused = source.commit("Send to \x1b[31mb <script>")
+    run = (await client.post(f"/v1/repositories/{project}/reconcile")).json()["run"]
+    assert (await follow.finished(run))["outcome"] == "refused"
+    seen = await until(lambda: shown_fact(client, project, "seen"))
+    assert (seen["commit"], seen["subject"]) == (refused, "Send to \x1b[31mb <script>")
+    shown = (await client.get(f"/v1/repositories/{project}")).json()["repository"]
+    assert (shown["applied"]["subject"], shown["head"]) == ("Send to a", refused)
+    page = "https://github.com/team/telemetry"
+    assert shown["link"] == page + "/blob/{commit}/{path}#L{line}"
+    assert shown["commitLink"] == page + "/commit/{commit}"
 
 
 async def test_a_finished_run_tells_everything_that_is_not_unchanged(

@@ -40,6 +40,24 @@ def test_the_pattern_comes_from_the_page_or_from_the_host_of_the_remote(url: str
     assert forges.line_pattern(url, page) == pattern
 
 
+@pytest.mark.parametrize(
+    ("url", "page", "pattern"),
+    [
+        ("https://ci:glcbt-secret@github.com/team/Telemetry.git", "", "https://github.com/team/Telemetry/commit/{commit}"),
+        ("git@gitlab.com:a/b.git", "", "https://gitlab.com/a/b/-/commit/{commit}"),
+        ("https://codeberg.org/a/b", "", "https://codeberg.org/a/b/commit/{commit}"),
+        ("/srv/a", "https://forgejo.example.org/a/b/", "https://forgejo.example.org/a/b/commit/{commit}"),
+        ("https://gitea.com/a/b", "", "https://gitea.com/a/b/commit/{commit}"),
+        ("https://github.com/team/telemetry", "none", ""),
+        ("https://github.com/team/telemetry", OWN, ""),
+        ("https://git.example.org/a/b", "", ""),
+        ("/srv/git/a", "", ""),
+    ],
+)  # fmt: skip
+def test_a_commit_has_a_page_where_the_page_of_the_repository_is_known(url: str, page: str, pattern: str) -> None:
+    assert forges.commit_pattern(url, page) == pattern
+
+
 def test_an_address_holds_what_it_is_given_and_nothing_that_ends_a_part_of_it() -> None:
     place = PlanPlace(path="a b/#{line}?.yaml", line=7)
     told = "https://github.com/team/Telemetry/blob/3f2a1c9/a%20b/%23%7Bline%7D%3F.yaml#L7"

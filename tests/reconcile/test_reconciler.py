@@ -50,6 +50,12 @@ class Failing:
         self.is_polled.set()
         raise GitFault(RepositoryState.UNREACHABLE, self.why)
 
+    async def read_facts(self, *_: str | None) -> None:
+        """Finds none."""
+
+    def facts(self, _: str | None) -> None:
+        """Has none."""
+
 
 def reconciler(parts: Parts, *, suspended: bool = False, remote: Failing | None = None) -> Reconciler:
     return Reconciler(

@@ -8,6 +8,7 @@ from reconciler.git import refs as git_refs
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import OBJECT_ID, Followed, RefHead, RefKind
 from reconciler.git.remotes import mirrors
+from reconciler.git.remotes.commit_facts import CommitFacts
 from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteTally
 from reconciler.git.remotes.proposals import Proposal, Proposals
 from reconciler.git.remotes.remote import Address, Remote, RemotePlace
@@ -93,6 +94,16 @@ class Following:
     async def verify(self, head: RefHead, allowed: AllowedSigners) -> None:
         """Check that a fetched head is signed by one of these. Raises GitFault, Transient."""
         await self._remote.verify(head, allowed)
+
+    async def read_facts(self, *commits: str | None) -> None:
+        """Read the facts of commits in the mirror, once for each. Raises nothing."""
+        for commit in commits:
+            if commit is not None and commit not in self._remote.facts:
+                await self._remote.read_facts(commit)
+
+    def facts(self, commit: str | None) -> CommitFacts | None:
+        """Return the facts of a commit; None as long as they are not read."""
+        return None if commit is None else self._remote.facts.get(commit)
 
     async def rebuild(self, generation: int) -> None:
         """Make the mirror of `generation` again, once for all repositories that share it. Raises GitFault."""

@@ -18,7 +18,8 @@ from pathlib import Path
 from reconciler.git import refs
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import Followed, RefHead, RefKind
-from reconciler.git.remotes import credentials, errors
+from reconciler.git.remotes import commit_facts, credentials, errors
+from reconciler.git.remotes.commit_facts import CommitFacts
 from reconciler.git.remotes.program import NO_SMART_PROTOCOL, GitProgram, Limits, Output
 from reconciler.git.remotes.sources import Source
 
@@ -136,6 +137,11 @@ class Mirror:
             return False
         lacking = await self._git("rev-list", "--max-count=1", commit, "--not", f"--glob={refs.PRIVATE}*")
         return not lacking.stdout
+
+    async def facts(self, commit: str) -> CommitFacts:
+        """Return the facts of a commit. Raises GitFault."""
+        output = await self._git("--no-replace-objects", *commit_facts.READ, f"{commit}^{{commit}}", "--")
+        return commit_facts.parse(commit, output.stdout)
 
     async def drop(self, private_refs: Collection[str]) -> None:
         """Delete these refs. Their commits stay."""

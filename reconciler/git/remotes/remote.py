@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import Followed, RefHead
+from reconciler.git.remotes.commit_facts import CommitFacts
 from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteCall, RemoteTally
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.local_repositories import check_repository
@@ -23,6 +24,7 @@ from reconciler.settings.bounded_io import BoundedIO, DiskHangs
 Address: TypeAlias = tuple[str, Credentials]
 
 MOST_REJECTED = 1000  # heads that are remembered
+MOST_FACTS = 1000  # commits whose facts are remembered
 
 
 class RemotePlace(NamedTuple):
@@ -141,6 +143,8 @@ class Remote:
         self._mirror = Mirror(place.mirror, program, url=self.url)
         self._files = BoundedIO(f"the repository {self.url}")
         self._heads: dict[str, RefHead] = {}  # where our refs are
+        self._reading_facts = asyncio.Lock()  # so that entries with the same commit read it once
+        self.facts: dict[str, CommitFacts] = {}  # by commit
 
     async def poll(self, followed: Followed, *, since: float, insists: bool) -> PollAnswer:
         """Return the commit of a ref, by a poll that began after `since`. Raises GitFault.
@@ -237,6 +241,15 @@ class Remote:
                     self._heads = await self._mirror.heads()
                     self.is_ready = True
         return self._mirror
+
+    async def read_facts(self, commit: str) -> None:
+        """Read the facts of a commit, once, if the mirror has it. It does not make the mirror. Raises nothing."""
+        async with self._reading_facts, self._own_limit.slot(""):
+            if commit not in self.facts:
+                with suppress(ReconcilerError, OSError):  # unknown until the next call
+                    self.facts[commit] = await self._mirror.facts(commit)
+                for old in list(self.facts)[:-MOST_FACTS]:
+                    del self.facts[old]
 
     def source(self) -> Source:
         """The remote with the largest limits of its repositories."""
