@@ -41,6 +41,9 @@ OF_CONSOLE: Mapping[bytes, bytes] = {
 }
 """The headers of pages that update themselves."""
 
+OF_ASSETS: Mapping[bytes, bytes] = {b"cache-control": b"public, max-age=86400"}
+"""The headers of style sheet, scripts and icon. Pages name them with the version of the program."""
+
 OF_REFERENCE: Mapping[bytes, bytes] = {
     # Redoc: a script and the document, both from here. It makes its styles by itself.
     b"content-security-policy": b"default-src 'none'; script-src 'self'; connect-src 'self'; "

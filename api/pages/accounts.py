@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from api import access, auth, projects, requests, users
+from api import access, audit_events, auth, projects, requests, users
 from api.calls import Call, Subject
 from api.pages import forms, sign_in
 from api.pages.forms import Form, Mistake, PagePath
@@ -128,6 +128,17 @@ async def change_password(call: Call) -> Response:
     return forms.elsewhere(f"{PagePath.ACCOUNT}?done=password", cookie)
 
 
+@routes.add(f"POST {PagePath.EVERYWHERE}", Subject.PUBLIC)
+async def sign_out_everywhere(call: Call) -> Response:
+    """End every session of the person, this one too."""
+    await forms.read_own_form(call)
+    user, cookies = _user(call), auth.cookies(call)
+    if user is not None:
+        await call.services.sessions.end_all(user.id)
+        await audit_events.signed_out(call, user)
+    return forms.elsewhere(PagePath.SIGNED_OUT, cookies.taken(cookies.session))
+
+
 async def _change_password(call: Call, form: Form) -> Mistake | None:
     """Change the password, or return why not. Raises what else `users.replace_password` does."""
     new = form.text("newPassword")
@@ -184,6 +195,9 @@ def _page(
         can_share=can_share,
         own=OWN,
         values=values or first,
+        sessions=[] if user is None else call.services.sessions.of_user(user.id),
+        this=None if call.caller is None or call.caller.session is None else call.caller.session.digest,
+        now=call.services.clock(),
         has_password=call.services.auth_type == "local" and user is not None and user.password is not None,
         shortest=changes.SHORTEST_PASSWORD,
     )

@@ -17,6 +17,7 @@ from api.responses import OF_PAGES, Content, Empty, Header
 from api.routing import Style
 from reconciler.auth.oidc import flows
 from reconciler.model.error_codes import ErrorCode
+from reconciler.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,6 +35,7 @@ class PagePath:
     KEYS = "/account/keys"
     REVOKE = "/account/keys/revoke"
     PASSWORD = "/account/password"  # noqa: S105 - a path
+    EVERYWHERE = "/account/sign-out-everywhere"
     SIGN_OUT = "/sign-out"
     SIGNED_OUT = "/signed-out"
     NOTIFICATIONS = "/docs/notifications"  # what each type means: notifications lead there
@@ -184,6 +186,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     environment.globals["paths"] = PagePath
+    environment.globals["version"] = __version__
     environment.filters.update(words.FILTERS)
     return environment
 
@@ -211,6 +214,7 @@ class FailureLink(NamedTuple):
 
 
 ACCOUNT = FailureLink(PagePath.ACCOUNT, "Go to your account")
+OVERVIEW = FailureLink(PagePath.HOME, "Go to the overview")
 
 
 def failure_page(_call: Call, problem: Problem) -> Response:
@@ -218,7 +222,7 @@ def failure_page(_call: Call, problem: Problem) -> Response:
     heading = HEADINGS.get(problem.status) or HTTPStatus(problem.status).phrase
     # With `Basic` among them a browser would ask for a password in a window of its own.
     headers = tuple((name, auth.OF_KEYS if name == CHALLENGE else value) for name, value in problem.headers)
-    told = {"heading": heading, "sentences": problem.sentences, "links": (ACCOUNT,)}
+    told = {"heading": heading, "sentences": problem.sentences, "links": (OVERVIEW, ACCOUNT)}
     return page("message", status=problem.status, headers=headers, **told)
 
 

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from api.pages import console, states
 from api.pages.console import View
 from api.pages.forms import PagePath
+from reconciler.model.text import counted
 
 MOST_SHOWN = 12  # lines of a part; the part's own page has the rest
 MOST_CONFIGURATIONS = 2_000  # of a project that are looked at for one page
@@ -60,18 +61,15 @@ def _verdict(
 ) -> states.State:
     """Answer both questions in a sentence."""
     behind = [one for one in repositories if one["verdict"].word != states.LIVE]
-    refused = [one for one in repositories if one["run"] and one["run"]["outcome"] not in (None, "succeeded")]
     if not repositories:
         return states.State("nothing is followed", "The settings name no repository: `repositories` lists them.")
     wrong = []
     if behind:
-        wrong.append(f"{len(behind)} of {len(repositories)} repositories are not live")
-    if refused:
-        wrong.append(f"the last run of {len(refused)} did not store all")
+        wrong.append(f"{len(behind)} of {counted(len(repositories), 'repository', 'repositories')} not wholly live")
     if configurations:
-        wrong.append(f"{len(configurations)} Configurations do not do what they declare")
+        wrong.append(f"{counted(len(configurations), 'Configuration')} without the effect that it declares")
     if deliveries:
-        wrong.append(f"{len(deliveries)} destinations need attention")
+        wrong.append(f"{counted(len(deliveries), 'destination')} to look at")
     if not wrong:
         return states.State("all is live", "Every commit is applied, and everything delivers that should.")
     sentence = "; ".join(wrong)

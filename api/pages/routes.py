@@ -22,7 +22,7 @@ from api.pages import (
     sign_in,
 )
 from api.pages.forms import PagePath
-from api.responses import OF_REFERENCE, Content
+from api.responses import OF_ASSETS, OF_REFERENCE, Content
 from api.routing import Routes, Style
 from reconciler.notifications import rendering
 
@@ -30,35 +30,36 @@ routes = Routes(forms.STYLE)
 
 # The files that pages are shown with. All of them come from here.
 
+assets = Routes(Style(OF_ASSETS, forms.failure_page))
 ASSETS = Path(__file__).with_name("assets")
 
 
-@routes.add(f"GET {PagePath.STYLE}", Subject.PUBLIC)
+@assets.add(f"GET {PagePath.STYLE}", Subject.PUBLIC)
 async def serve_style(_call: Call) -> Response:
     """Answer with the style sheet."""
     return _file("style.css", b"text/css; charset=utf-8")
 
 
-@routes.add(f"GET {PagePath.ICON}", Subject.PUBLIC)
-@routes.add(f"GET {PagePath.FAVICON}", Subject.PUBLIC)
+@assets.add(f"GET {PagePath.ICON}", Subject.PUBLIC)
+@assets.add(f"GET {PagePath.FAVICON}", Subject.PUBLIC)
 async def serve_icon(_call: Call) -> Response:
     """Answer with the icon."""
     return _file("icon.svg", b"image/svg+xml")
 
 
-@routes.add(f"GET {PagePath.HTMX}", Subject.PUBLIC)
+@assets.add(f"GET {PagePath.HTMX}", Subject.PUBLIC)
 async def serve_htmx(_call: Call) -> Response:
     """Answer with htmx, which updates pages of the console."""
     return _file("htmx.js", b"text/javascript; charset=utf-8")
 
 
-@routes.add(f"GET {PagePath.SCRIPT}", Subject.PUBLIC)
+@assets.add(f"GET {PagePath.SCRIPT}", Subject.PUBLIC)
 async def serve_script(_call: Call) -> Response:
     """Answer with the console's own script."""
     return _file("console.js", b"text/javascript; charset=utf-8")
 
 
-@routes.add(f"GET {PagePath.REDOC}", Subject.PUBLIC)
+@assets.add(f"GET {PagePath.REDOC}", Subject.PUBLIC)
 async def serve_redoc(_call: Call) -> Response:
     """Answer with the script of the reference."""
     return _file("redoc.js", b"text/javascript; charset=utf-8")
@@ -96,7 +97,7 @@ async def show_reference(_call: Call) -> Response:
 
 # Every page. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
-NOUNS = (sign_in.routes, accounts.routes, routes, reference_routes, actions.routes, console.routes)
+NOUNS = (sign_in.routes, accounts.routes, routes, assets, reference_routes, actions.routes, console.routes)
 CONSOLE = (audit, configurations, deliveries, overview, people, problems, resources, runs)
 """The modules whose pages are in `console.routes`."""
 

@@ -151,6 +151,16 @@ class Sessions:
             await self._write_ended()
         return session
 
+    def of_user(self, user: str) -> list[SessionRow]:
+        """Return the valid sessions of a person, by id; the one that was used last comes first."""
+        return [one for one in reversed(self._live.values()) if one.user == user and self._counts(one)]
+
+    async def end_all(self, user: str) -> None:
+        """Sign a person out everywhere. A StoreFault is as with `end`."""
+        for session in self.of_user(user):
+            self._drop(session.digest)
+        await self._write_ended()
+
     async def keep(self, *, every: float = KEEP_SECONDS) -> None:
         """Each minute, write when sessions were seen, and remove expired ones, until cancelled."""
         while True:

@@ -28,7 +28,7 @@ from reconciler.git import faults
 from reconciler.model.errors import Refused
 from reconciler.model.values import Value
 from reconciler.ops import logging as ops_logging
-from reconciler.server import daemon, serving
+from reconciler.server import daemon, serving, sign_in
 from reconciler.server.parts import Running, StartPlan
 from reconciler.settings import loading
 
@@ -72,7 +72,8 @@ def demo(listen: str | None, *, once: bool) -> None:
             logging.getLogger(unsaid).setLevel(logging.ERROR)
 
         async def show(running: Running) -> None:
-            await _narrate(running, repository, key=key, port=port, once=once)
+            password = (settings.state_dir / sign_in.FILE).read_text(encoding="utf-8").strip()
+            await _narrate(running, repository, key=key, password=password, port=port, once=once)
 
         environment = _pretend_secrets(repository)
         daemon.start(StartPlan(settings=settings, reload=lambda: settings, when_up=show, environment=environment))
@@ -129,7 +130,7 @@ def _pretend_secrets(repository: Path) -> dict[str, str]:
 # The runs, as they come.
 
 
-async def _narrate(running: Running, repository: Path, *, key: str, port: int, once: bool) -> None:
+async def _narrate(running: Running, repository: Path, *, key: str, password: str, port: int, once: bool) -> None:
     """Tell the first run with all that a newcomer needs, then every further one. Records are posted to the port."""
     store = running.services.store
     told: set[str] = set()
@@ -144,7 +145,7 @@ async def _narrate(running: Running, repository: Path, *, key: str, port: int, o
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             if not told:
-                _invite(running.address, repository, key=key, port=port)
+                _invite(running.address, repository, key=key, password=password, port=port)
             told.add(run["id"])
         await asyncio.sleep(POLL_SECONDS)
 
@@ -159,13 +160,13 @@ def _tell(run: Value, statuses: list[dict[str, Value]]) -> None:
     output.lines(["", f"{what}: {client.text(run, 'outcome')}." + (f" {message}" if message else "")])
 
 
-def _invite(address: str, repository: Path, *, key: str, port: int) -> None:
+def _invite(address: str, repository: Path, *, key: str, password: str, port: int) -> None:
     posted = f"Endpoint    http://{HOST}:{port}  log records with service.name=orders are posted to it"
     output.lines(
         (
             "",
             f"Repository  {repository}",
-            f"Address     {address}",
+            f"Console     {address}  sign in as admin with the password {password}",
             f"Key         {key}",
             posted,
             DELIVERS,
