@@ -17,7 +17,7 @@ from api import access, errors, requests, responses
 from api.calls import Call, Subject
 from api.responses import Empty, Json
 from api.routing import Routes
-from reconciler.model import builtins, names, rendering
+from reconciler.model import builtins, components, names, rendering
 from reconciler.model.components import MASK
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.names import EVERYTHING, Key, Selector
@@ -86,6 +86,7 @@ async def _changed(call: Call, work: Coroutine[Any, Any, ApplyAnswer]) -> Respon
 
 LIST_PARAMETERS = frozenset({"limit", "after", "selector"})
 LARGEST_PAGE = 10_000  # resources
+MOST_REFERENCES = 1_000  # in each direction in one answer
 CONFIGURATION = "Configuration"  # the one kind that Collectors load
 YAML = b"text/yaml; charset=utf-8"
 
@@ -122,6 +123,24 @@ async def list_kind(call: Call) -> Response:
         return held
     pages = list_pages(store, call.project, kind, after=after, limit=limit, selector=selector)
     return responses.Streamed(responses.stream_array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
+
+
+@routes.add("GET /v1/resources/{kind}/{name}/references", Subject.PROJECT, Permission.READ)
+async def list_references(call: Call) -> Response:
+    """Show what a resource refers to, and what refers to it."""
+    key, store, built_in = _key(call), call.services.store, builtins.built_in()
+    uses, used_by = await store.references(call.project, key, limit=MOST_REFERENCES + 1)
+    if await store.get(call.project, key) is None:
+        if key not in built_in:
+            raise _missing(key)
+        uses = dict.fromkeys(sorted(one.key for one in components.references(built_in[key])), False)
+    shown = [
+        {"kind": one.kind, "name": one.name, "exists": is_stored or one in built_in}
+        for one, is_stored in list(uses.items())[:MOST_REFERENCES]
+    ]
+    users = [{"kind": one.kind, "name": one.name} for one in used_by[:MOST_REFERENCES]]
+    more = max(len(uses), len(used_by)) > MOST_REFERENCES
+    return responses.json_answer({"uses": shown, "usedBy": users, "more": more})
 
 
 @routes.add("GET /v1/resources/{kind}/{name}/raw", Subject.PROJECT, Permission.LOAD)

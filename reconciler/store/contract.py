@@ -87,6 +87,11 @@ class Store(Protocol):
     def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         """Yield every version with its `status`, newest first, in pages; none if the resource never existed."""
 
+    async def references(self, project: str, key: Key, *, limit: int) -> tuple[dict[Key, bool], list[Key]]:
+        """Return what the present version of a resource refers to, each with True if it is stored, and what refers to
+        the resource: at most `limit` of either, by kind and name, at one revision.
+        """
+
     async def commit(
         self,
         parts: Iterable[records.Changes],

@@ -173,6 +173,11 @@ class SqliteStore:
     def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         return self._pages(_Listing("history", (project, *key), self._showing(project)))
 
+    async def references(self, project: str, key: Key, *, limit: int) -> tuple[dict[Key, bool], list[Key]]:
+        rows = await self._read_apart(lambda reader: reader.all("references", project, *key, limit))
+        uses = {Key(kind, name): bool(exists) for is_user, kind, name, exists in rows if not is_user}
+        return uses, [Key(kind, name) for is_user, kind, name, _ in rows if is_user]
+
     async def commit(
         self,
         parts: Iterable[records.Changes],

@@ -45,6 +45,7 @@ apply               chosen        403    ok    ok    ok    403   403     403   4
 delete              chosen        403    ok    ok    ok    403   403     403   404
 listResources       chosen        ok     ok    ok    ok    403   403     403   404
 getResource         chosen        ok     ok    ok    ok    403   403     403   404
+listReferences      chosen        ok     ok    ok    ok    403   403     403   404
 deleteResource      chosen        403    ok    ok    ok    403   403     403   404
 getRaw              chosen        403    ok    ok    ok    403   403     ok    404
 getCollectorYaml    chosen        403    ok    ok    ok    403   403     ok    404

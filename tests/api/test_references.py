@@ -6,6 +6,10 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
+from api import resources
+from api.calls import Services
+from tests.api import parts
+from tests.api.conftest import connect
 from tests.api.parts import destination
 
 pytestmark = pytest.mark.anyio
@@ -92,3 +96,81 @@ async def test_a_dry_run_stores_no_status_either(client: httpx2.AsyncClient) -> 
     needy = document("SourceType", "own", parameters=[{"name": "host", "type": "string", "required": True}])
     assert statuses(await apply(client, needy, query="?dryRun=true")) == ["configured"]
     assert await status_of(client, "Source", "web") == {"latest": True}
+
+
+async def references(client: httpx2.AsyncClient, kind: str, name: str) -> dict[str, Any]:
+    answer = await client.get(f"/v1/resources/{kind}/{name}/references")
+    assert answer.status_code == 200
+    return dict(answer.json())
+
+
+def users(*keys: str) -> list[dict[str, str]]:
+    return [dict(zip(("kind", "name"), key.split("/"), strict=True)) for key in keys]
+
+
+def uses(*keys: str) -> list[dict[str, Any]]:
+    return [{**user, "exists": True} for user in users(*keys)]
+
+
+async def test_a_resource_shows_what_it_refers_to_and_what_refers_to_it(client: httpx2.AsyncClient) -> None:
+    await apply(client, *ALL)
+    assert await references(client, "source", "web") == {
+        "uses": uses("Processor/drop", "SourceType/own"),
+        "usedBy": users("Configuration/all"),
+        "more": False,
+    }
+    assert await references(client, "Configuration", "all") == {
+        "uses": uses("Destination/a", "Source/web"),
+        "usedBy": [],
+        "more": False,
+    }
+
+
+async def test_what_is_built_in_exists_and_is_used(client: httpx2.AsyncClient) -> None:
+    await apply(client, destination("b"), destination("a"))
+    found = {"uses": uses("DestinationType/webhook"), "usedBy": [], "more": False}
+    assert await references(client, "Destination", "a") == found
+    users_of_type = users("Destination/a", "Destination/b")
+    assert await references(client, "DestinationType", "webhook") == {
+        "uses": [],
+        "usedBy": users_of_type,
+        "more": False,
+    }
+    queue = await references(client, "Extension", "file_storage_persistent_queue")
+    assert queue == {"uses": uses("ExtensionType/file_storage"), "usedBy": [], "more": False}
+
+
+async def test_references_are_those_of_the_project(client: httpx2.AsyncClient, services: Services) -> None:
+    await apply(client, *ALL)
+    async with connect(services, project=parts.DEFAULT) as other:
+        assert (await other.get("/v1/resources/Source/web/references")).status_code == 404
+        used_there = await references(other, "DestinationType", "webhook")
+        assert {"kind": "Destination", "name": "a"} not in used_there["usedBy"]
+
+
+async def test_of_many_references_the_first_are_shown(
+    client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "MOST_REFERENCES", 2)
+    await apply(client, destination("b"), destination("a"))
+    assert not (await references(client, "DestinationType", "webhook"))["more"]
+    await apply(client, destination("c"))
+    found = await references(client, "DestinationType", "webhook")
+    assert found == {"uses": [], "usedBy": users("Destination/a", "Destination/b"), "more": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("Source/none", 404),
+        ("Nothing/web", 404),
+        ("Source/a%2Fb", 404),
+        ("Source/..", 404),
+        ("Source/-x", 400),
+        ("Source/a'%20or%201=1--", 400),
+        (f"Source/{'a' * 64}", 400),
+        ("Source/%00", 400),
+    ],
+)
+async def test_references_of_what_there_is_not(client: httpx2.AsyncClient, path: str, status: int) -> None:
+    assert (await client.get(f"/v1/resources/{path}/references")).status_code == status

@@ -35,6 +35,24 @@ class ReferencePromises:
         assert users(engine, "x", "y", "missing", "a") == {"x": ["a", "b"], "y": ["a"], "missing": ["b"]}
         assert users(engine) == {}
 
+    async def test_a_resource_shows_what_it_refers_to_and_what_refers_to_it(self, store: Store) -> None:
+        assert await store.references(rows.PROJECT, rows.key("a"), limit=9) == ({}, [])
+        await store.create_project("other", at=rows.AT)
+        await commit(store, rows.referring("b", "c", "x", "d"), rows.referring("a", "b"), rows.referring("z", "b"))
+        await commit(
+            store, rows.stored("c"), rows.referring("b", "y", project="other"), rows.stored("x", project="other")
+        )
+        uses = {rows.key("c"): True, rows.key("d"): False, rows.key("x"): False}
+        found = await store.references(rows.PROJECT, rows.key("b"), limit=9)
+        assert found == (uses, [rows.key("a"), rows.key("z")])
+        assert list(found[0]) == list(uses)
+        assert await store.references(rows.PROJECT, rows.key("b"), limit=1) == ({rows.key("c"): True}, [rows.key("a")])
+        await commit(store, rows.referring("b", "d", number=2), rows.removed("a"))
+        found = await store.references(rows.PROJECT, rows.key("b"), limit=9)
+        assert found == ({rows.key("d"): False}, [rows.key("z")])
+        assert await store.references(rows.PROJECT, Key("Source", "b"), limit=9) == ({}, [])
+        assert await store.references("other", rows.key("b"), limit=9) == ({rows.key("y"): False}, [])
+
     async def test_kinds_and_projects_are_told_apart(self, engine: Engine, store: Store) -> None:
         await store.create_project("other", at=rows.AT)
         part = rows.stored("a")
