@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from api import access, errors, nouns
@@ -15,6 +16,7 @@ from api.calls import Call, Subject
 from reconciler.model import principals
 
 MOST_BYTES = 16 << 20  # of an answer that a page shows
+UNSEEN = frozenset({403, 404})  # statuses of what a visitor may not see, or what is not there
 TOO_LARGE = "This is too large for a page; ask the API for it."
 
 
@@ -35,8 +37,8 @@ class Api:
     ) -> Any:
         """Call an operation, `GET /v1/runs/{id}` with `id="..."` for instance. Return its JSON, or another type's text.
 
-        An empty `project` leaves the header out. Empty values of `query` are left out. Raises what the operation does,
-        and `TooLarge` for an answer of more than `MOST_BYTES`.
+        An empty `project` leaves the header out. Empty values of `query` are left out. Raises `Problem` for whatever
+        the operation refuses, and for an answer of more than `MOST_BYTES`, and ClientDisconnect.
         """
         method, path = operation.split()
         told = [(access.HEADER, project.encode("utf-8"))] if project else []
@@ -59,9 +61,14 @@ class Api:
 
         inner = Call(scope, receive, self._call.services, self._call.request, parameters)
         inner.caller = self._call.caller
-        response = await nouns.ENDPOINTS[path].answer(inner)
         pieces = _Pieces()
-        await response(scope, receive, pieces.take)
+        try:
+            response = await nouns.ENDPOINTS[path].answer(inner)
+            await response(scope, receive, pieces.take)
+        except ClientDisconnect:
+            raise
+        except Exception as exception:
+            raise errors.problem_of(exception, request=inner.request) from exception
         text = b"".join(pieces.found)
         return msgspec.json.decode(text) if pieces.is_json else text.decode("utf-8", "replace")
 
@@ -69,7 +76,9 @@ class Api:
         """Call an operation; None for what the visitor may not see, and for what is not there."""
         try:
             return await self.ask(operation, project=project, **asked)
-        except (errors.Forbidden, errors.NotFound):
+        except errors.Problem as problem:
+            if problem.status not in UNSEEN:
+                raise
             return None
 
     def may(self, operation: str, *, project: str) -> bool:

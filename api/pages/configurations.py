@@ -12,6 +12,7 @@ from api.pages.forms import PagePath
 from reconciler.model import components
 
 KIND = "Configuration"
+FORBIDDEN_STATUS, FORBIDDEN = 403, "Your role may not read what Collectors load."
 
 
 @console.page(f"GET {PagePath.CONFIGURATIONS}/{{of}}/{{name}}", known=("version", "from"))
@@ -19,8 +20,7 @@ async def show(view: View) -> Response:
     """Show one Configuration."""
     project, name = view.call.parameters["of"], view.call.parameters["name"]
     facts = await resources.read(view, project, KIND, name)
-    answer = await view.api.maybe("GET /v1/deliveries", project=project)
-    deliveries = {one["destination"]: one for one in (answer or {}).get("deliveries", ())}
+    deliveries = {one["destination"]: one for one in await states.deliveries(view) if one["project"] == project}
     mine = [one for one in deliveries.values() if name in one["configurations"]]
     rendered = await _rendered(view, project, name)
     return view.page(
@@ -43,10 +43,8 @@ async def _rendered(view: View, project: str, name: str) -> dict[str, Any]:
         text = await view.api.ask(
             "GET /v1/resources/{kind}/{name}/collector.yaml", project=project, kind=KIND, name=name
         )
-    except errors.Forbidden:
-        return {"text": "", "reason": "Your role may not read what Collectors load."}
-    except (errors.NotFound, errors.Conflict) as problem:
-        return {"text": "", "reason": " ".join(problem.sentences)}
+    except errors.Problem as problem:
+        return {"text": "", "reason": FORBIDDEN if problem.status == FORBIDDEN_STATUS else " ".join(problem.sentences)}
     return {"text": text, "reason": ""}
 
 

@@ -58,6 +58,7 @@ class View:
         self.api = Api(call)
         self.query = query
         self.now = call.services.clock()
+        self.unread: list[str] = []  # projects whose delivery is not known yet
         principal = call.principal
         self.projects = [one for one in sorted(call.directory.projects) if principal.role_in(one) is not None]
         self.chosen = query.text("project") or ""

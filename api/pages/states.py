@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from api import nouns
+from api import errors, nouns
 from api.pages.console import View
 from api.pages.forms import PagePath
 
 LIVE, BEHIND = "live", "behind"
 MOST_SEARCHED = 200
+STARTING = 503  # the status of a delivery that is not up yet
 WANTING = "wanting"  # the states of resources that do not do what they declare
 
 
@@ -99,11 +100,17 @@ async def repositories(view: View) -> list[dict[str, Any]]:
 
 async def deliveries(view: View) -> list[dict[str, Any]]:
     """Return the deliveries of the chosen projects, each with its `project`: what needs somebody first, then by age of
-    the oldest record, then by depth.
+    the oldest record, then by depth. Projects whose Configurations are still being read become `view.unread`.
     """
     found = []
     for project in view.scope:
-        answer = await view.api.maybe("GET /v1/deliveries", project=project)
+        try:
+            answer = await view.api.maybe("GET /v1/deliveries", project=project)
+        except errors.Problem as problem:
+            if problem.status != STARTING:
+                raise
+            answer = None
+            view.unread.append(project)
         found += [{**one, "project": project} for one in (answer or {}).get("deliveries", ())]
     found.sort(key=lambda one: (one["project"], one["destination"]))
     found.sort(key=lambda one: -one["queue"]["records"])

@@ -1,0 +1,333 @@
+"""The console for each role, without a script: every page, every button, and text from strangers."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from api.pages.actions import ACTIONS
+from tests import daemons
+from tests.api.pages import consoles, documents
+from tests.api.pages.browsers import Browser, Seen
+from tests.api.pages.consoles import EVIL, ROLES, SECRET, ConsoleWorld
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+PAGES = {
+    "/": "Overview",
+    "/?project=default": "Overview",
+    "/problems": "Problems",
+    "/resources": "Resources",
+    "/resources?q=siem&kind=Destination&label=team%3Dorders": "Resources",
+    "/resources?q=nothing-is-called-this": "Resources",
+    "/resources/default/Destination/siem": "Destination siem",
+    "/configurations/default/orders": "Configuration orders",
+    "/configurations/default/hosts": "Configuration hosts",
+    "/delivery": "Delivery",
+    "/delivery/default/siem": "Delivery to siem",
+    "/runs": "Runs",
+    "/runs?repository=telemetry": "telemetry",
+    "/plans": "Plans",
+    "/notifications": "Notifications",
+    "/notifications?all=1": "Notifications",
+    "/projects": "Projects",
+    "/projects/default": "Project default",
+}
+OF_ADMINS = {"/audit": "Audit", "/audit?action=created": "Audit", "/keys": "Keys"}
+OF_ROOT = {"/people": "People", "/people?q=uma": "People"}
+PEOPLE = (*ROLES, "root")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleWorld]:
+    with consoles.standing(tmp_path_factory.mktemp("console")) as standing:
+        yield standing
+
+
+def heading(seen: Seen) -> str:
+    """The heading of a page, without the word of its state."""
+    return seen.page.words("h1")[0]
+
+
+def actions(seen: Seen) -> set[str]:
+    """Return the names of the buttons on a page."""
+    return {each.attributes["value"] for each in seen.page.all("input") if each.attributes.get("name") == "action"}
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_every_page_is_whole_for_each_role(world: ConsoleWorld, name: str) -> None:
+    browser = world.browser(name)
+    for path, title in PAGES.items():
+        seen = browser.get(path)
+        assert (path, seen.status) == (path, 200), seen.page.text
+        assert heading(seen).startswith(title), path
+        assert (path, documents.faults(seen.body, scripts=True)) == (path, [])
+        assert seen.header("content-security-policy") == POLICY
+        assert seen.header("cache-control") == "no-store"
+        assert "Undefined" not in seen.body
+        assert SECRET not in seen.body
+
+
+def test_sections_are_those_that_a_role_may_read(world: ConsoleWorld) -> None:
+    allowed = {"vera": set(), "uma": set(), "ana": {"/audit"}, "root": {"/audit", "/people"}}
+    for name, paths in allowed.items():
+        browser = world.browser(name)
+        menu = {urlsplit(link).path for link in browser.get("/").page.links().values()}
+        for path in ("/audit", "/people"):
+            is_allowed = path in paths
+            assert (name, path, path in menu) == (name, path, is_allowed)
+            assert (name, path, browser.get(path).status) == (name, path, 200 if is_allowed else 403)
+
+
+def test_the_overview_answers_if_the_commit_is_live(world: ConsoleWorld) -> None:
+    page = world.browser("vera").get("/").page
+    text = page.text
+    assert "look here" in text
+    rows = {row.split()[2]: row for row in page.words("tr") if "telemetry" in row or "edge" in row}
+    assert any("partly live" in row and "Send the orders" in row for row in page.words("tr"))
+    assert any("prune-held" in row for row in page.words("tr")), rows
+    links = page.links()
+    commit = world.telemetry.head()
+    assert f"https://github.com/example/telemetry/commit/{commit}" in links.values()
+    assert "stuck" in links
+    assert links["Show the problems"] == "/problems"
+
+
+def test_problems_have_their_place_at_the_forge_and_their_cause(world: ConsoleWorld) -> None:
+    page = world.browser("vera").get("/problems").page
+    places = {each.attributes["href"] for each in page.all("a") if "github.com" in each.attributes["href"]}
+    assert places == {f"https://github.com/example/telemetry/blob/{world.telemetry.head()}/bad.yaml#L1"}
+    assert "/spec/type: is not a string" in page.text
+    assert "prune-held" in page.text
+    assert "processor, which the service cannot run yet" in page.text
+
+
+def test_buttons_are_those_of_the_role(world: ConsoleWorld) -> None:
+    paths = ("/problems", "/runs?repository=telemetry", "/runs?repository=edge", "/projects/default", "/people")
+    found = {name: {path: actions(world.browser(name).get(path)) for path in paths} for name in PEOPLE}
+    assert set().union(*found["vera"].values()) <= {"note"}
+    assert set().union(*found["uma"].values()) <= {"note", "reconcile"}
+    assert found["uma"]["/runs?repository=telemetry"] == {"reconcile"}
+    assert found["ana"]["/runs?repository=telemetry"] == {"reconcile", "suspend"}
+    assert found["ana"]["/problems"] >= {"approve", "reconcile"}
+    assert found["ana"]["/projects/default"] == {"member", "remove-member"}
+    assert found["ana"]["/people"] == set()
+    assert found["root"]["/people"] == {"set-admin", "set-password", "remove-user", "create-user"}
+
+
+REFUSED_OF_VIEWERS = sorted(set(ACTIONS) - {"note", "revoke-key"})
+
+
+@pytest.mark.parametrize("action", REFUSED_OF_VIEWERS)
+def test_a_viewer_who_posts_a_button_of_others_changes_nothing(world: ConsoleWorld, action: str) -> None:
+    fields = {"action": action, "project": "default", "name": "telemetry", "user": "vera", "role": "admin", "id": "x"}
+    before = world.daemon.get("/v1/repositories").body, world.daemon.get("/v1/users").body
+    seen = world.browser("vera").post("/act", {**fields, "commit": "0" * 40, "reason": "x", "what": "all"})
+    assert seen.status in {403, 404}, (action, seen.page.text)
+    assert (world.daemon.get("/v1/repositories").body, world.daemon.get("/v1/users").body) == before
+
+
+def press(browser: Browser, action: str, back: str = "/problems", **fields: str) -> Seen:
+    """Press a button, and go where it leads."""
+    seen = browser.post("/act", {"action": action, "back": back, **fields})
+    assert (seen.status, action) == (303, action), seen.page.text
+    assert seen.location == f"{back}{'&' if '?' in back else '?'}done={action}"
+    shown = browser.get(seen.location)
+    assert ACTIONS[action].done in shown.page.text
+    return shown
+
+
+def test_every_button_of_a_repository_does_what_it_says(world: ConsoleWorld) -> None:
+    ana, back = world.browser("ana"), "/runs?repository=telemetry"
+    runs = len(world.daemon.runs("telemetry"))
+    press(ana, "reconcile", back, name="telemetry")
+    shown = press(ana, "suspend", back, name="telemetry", reason=f"Maintenance {EVIL}")
+    assert world.daemon.repository("telemetry")["suspension"]["actor"] == "user:ana"
+    assert "resume" in actions(shown)
+    assert "<img src=x" not in shown.body
+    press(ana, "resume", back, name="telemetry")
+    assert world.daemon.repository("telemetry")["suspension"] is None
+    assert len(world.daemon.runs("telemetry")) >= runs
+
+
+def test_approving_shows_what_would_be_deleted_and_deletes_it(world: ConsoleWorld) -> None:
+    ana = world.browser("ana")
+    page = ana.get("/problems").page
+    assert "this deletes 5 resources" in page.text
+    assert all(f"Destination edge-{number}" in page.text for number in range(1, 6))
+    press(ana, "approve", name="edge", commit=world.edge.head())
+    daemons.until(lambda: world.daemon.repository("edge")["held"] is None, "the deletion is done")
+    assert world.daemon.resource("Destination", "edge-3") is None
+    assert world.browser("vera").get("/resources/default/Destination/edge-3").page.words("h1") == [
+        "Destination edge-3 deleted"
+    ]
+
+
+def test_dead_letters_are_shown_replayed_and_discarded(world: ConsoleWorld) -> None:
+    ana, back = world.browser("ana"), "/delivery/default/siem"
+    world.endpoint.status = 422
+    world.send(2, body=EVIL)
+    daemons.until(lambda: world.delivery()["deadLetters"]["records"] == 2, "it is given up")
+    shown = ana.get(back)
+    assert {"replay", "discard", "replay-one", "discard-one"} <= actions(shown)
+    assert "<b>host</b>" not in shown.body
+    assert "<img src=x" not in shown.body
+    assert "\u202e" not in shown.body
+    assert "<img src=x onerror=alert(1)>" in shown.page.text
+    assert EVIL[:10] not in world.browser("vera").get(back).body
+    tested = ana.post(f"{back}/test")
+    assert (tested.status, "The test record was not delivered" in tested.page.text) == (200, True)
+    world.endpoint.status = 200
+    assert "The test record was delivered" in ana.post(f"{back}/test").page.text
+    press(ana, "replay", back, project="default", name="siem")
+    daemons.until(lambda: world.delivery()["counts"]["delivered"] >= 2, "they are delivered")
+    world.endpoint.status = 422
+    world.send(1)
+    daemons.until(lambda: world.delivery()["deadLetters"]["records"] == 1, "it is given up")
+    press(ana, "discard", back, project="default", name="siem", what="deadLetters")
+    assert world.delivery()["deadLetters"]["records"] == 0
+    world.endpoint.status = 200
+
+
+def test_people_projects_and_notifications_are_managed(world: ConsoleWorld) -> None:
+    root = world.browser("root")
+    press(root, "create-project", "/projects", name="made")
+    press(root, "create-user", "/people", name="nia", password="canary-a-password-of-nia")
+    press(root, "member", "/projects/made", name="made", user="nia", role="user")
+    assert "nia" in root.get("/projects/made").page.text
+    press(root, "remove-member", "/projects/made", name="made", user="nia")
+    press(root, "set-password", "/people", name="nia", password="canary-another-password-of-nia")
+    press(root, "set-admin", "/people", name="nia", organizationAdmin="true")
+    assert world.daemon.get("/v1/users/nia").body["user"]["organizationAdmin"] is True
+    press(root, "set-admin", "/people", name="nia", organizationAdmin="false")
+    press(root, "remove-user", "/people", name="nia")
+    assert world.daemon.get("/v1/users/nia").status == 404
+    uma = world.browser("uma")
+    opened = [one["metadata"]["id"] for one in world.daemon.get("/v1/api/notifications").body["notifications"]]
+    assert opened
+    shown = press(uma, "note", "/notifications", id=opened[0], userStatus="dismissed")
+    assert f'id="n-{opened[0]}"' not in shown.body
+    assert f'id="n-{opened[0]}"' in world.browser("vera").get("/notifications").body
+
+
+def test_keys_are_revoked_and_sessions_end_everywhere(world: ConsoleWorld) -> None:
+    ana, again = world.browser("ana"), world.browser("ana")
+    assert ana.make_key({"name": "to go", "project": "default", "role": "user", "scopes": ["resources"]}).status == 201
+    key = next(one for one in world.daemon.get("/v1/api-keys").body["apiKeys"] if one["name"] == "to go")
+    assert "to go" in ana.get("/keys").page.text
+    press(ana, "revoke-key", "/keys", id=key["id"])
+    assert "to go" not in ana.get("/keys").page.text
+    assert ana.get("/account").page.text.count("Signed in") >= 2
+    seen = ana.post("/account/sign-out-everywhere")
+    assert (seen.status, seen.location) == (303, "/signed-out")
+    assert again.get("/").location.startswith("/sign-in")
+
+
+def test_a_plan_is_a_permalink_that_is_marked_when_it_is_stale(world: ConsoleWorld) -> None:
+    source = world.telemetry
+    source.branch("proposal")
+    source.switch("proposal")
+    source.remove("hosts.yaml")
+    source.commit("Remove the hosts")
+    source.switch("main")
+    plan = world.daemon.post("/v1/plan", {"repository": "telemetry", "head": "refs/heads/proposal"}).body["plan"]
+    vera = world.browser("vera")
+    shown = vera.get(f"/plans/{plan['id']}")
+    assert shown.page.words("h1") == ["Plan for telemetry current"]
+    assert "Configuration hosts" in shown.page.text
+    assert f'href="/plans/{plan["id"]}"' in vera.get("/plans").body
+    world.change()
+    assert vera.get(f"/plans/{plan['id']}").page.words("h1") == ["Plan for telemetry stale"]
+
+
+def test_a_run_shows_each_status_and_its_fields(world: ConsoleWorld) -> None:
+    commit = world.change()
+    run = world.daemon.run_of("telemetry", commit)
+    page = world.browser("vera").get(f"/runs/{run['id']}").page
+    assert "Destination siem" in page.text
+    assert "invalid" in page.text
+
+
+def test_a_version_is_compared_with_any_other(world: ConsoleWorld) -> None:
+    world.change()
+    vera = world.browser("vera")
+    page = vera.get("/resources/default/Destination/siem").page
+    assert "spec.parameters[path].value" in page.text
+    assert "/in" in page.text
+    assert vera.get("/resources/default/Destination/siem?version=1&from=1").page.text.count("No field differs") == 1
+    assert vera.get("/resources/default/Destination/siem?version=x&from=99999999999").status == 200
+
+
+def test_what_strangers_write_stays_text(world: ConsoleWorld) -> None:
+    for name in PEOPLE:
+        browser = world.browser(name)
+        for path in PAGES | OF_ADMINS | OF_ROOT:
+            body = browser.get(path).body
+            assert "<img src=x" not in body, path
+            assert "\u202e" not in body, path
+    quoted = "%22%3E%3Cimg%20src%3Dx%3E"
+    root = world.browser("root")
+    for path in (f"/resources?q={quoted}", f"/audit?actor={quoted}", f"/people?q={quoted}", f"/?done={quoted}"):
+        assert "<img src=x>" not in root.get(path).body
+
+
+def test_another_project_does_not_exist_for_whoever_is_no_member(world: ConsoleWorld) -> None:
+    vera = world.browser("vera")
+    for path in ("/?project=other", "/projects/other", "/resources/other/Destination/siem", "/delivery/other/siem"):
+        seen = vera.get(path)
+        assert (path, seen.status) == (path, 404)
+    missing = vera.get("/projects/never-made")
+    assert missing.page.text == vera.get("/projects/other").page.text
+    assert "other" not in vera.get("/projects").page.links()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+        {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+        {"Origin": "", "Sec-Fetch-Site": ""},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "multipart/form-data"},
+    ],
+)
+def test_a_form_of_another_site_does_nothing(world: ConsoleWorld, headers: dict[str, str]) -> None:
+    ana = world.browser("ana")
+    for path in ("/act", "/delivery/default/siem/test", "/account/sign-out-everywhere", "/projects/default/invite"):
+        fields = {"action": "suspend", "name": "telemetry", "reason": "forged", "back": "/"}
+        assert ana.post(path, fields, headers).status in {403, 415}, path
+    assert world.daemon.repository("telemetry")["suspension"] is None
+    assert ana.get("/").status == 200
+
+
+def test_a_stranger_signs_in_first_and_cannot_act(world: ConsoleWorld) -> None:
+    stranger = Browser(world.daemon)
+    for path in (*PAGES, *OF_ADMINS, *OF_ROOT):
+        seen = stranger.get(path)
+        assert (path, seen.status) == (path, 303)
+        assert seen.location.startswith("/sign-in?back="), path
+    assert stranger.post("/act", {"action": "reconcile", "name": "telemetry"}).status == 401
+    assert stranger.get("/v1/events").status == 401
+
+
+@pytest.mark.parametrize("back", ["//evil.example", "https://evil.example/", "/\\evil.example", "javascript:alert(1)"])
+def test_a_button_leads_nowhere_else(world: ConsoleWorld, back: str) -> None:
+    seen = world.browser("ana").post("/act", {"action": "reconcile", "name": "telemetry", "back": back})
+    assert (seen.status, seen.location) == (303, "/?done=reconcile")
+
+
+def test_a_refusal_is_told_as_the_api_tells_it(world: ConsoleWorld) -> None:
+    ana = world.browser("ana")
+    seen = ana.post("/act", {"action": "suspend", "name": "telemetry", "reason": "", "back": "/"})
+    assert seen.status == 400
+    assert "reason" in seen.page.text
+    assert ana.post("/act", {"action": "no-such", "back": "/"}).status == 400
+    assert ana.get("/runs/01AAAAAAAAAAAAAAAAAAAAAAAA").status == 404
+    assert ana.get("/plans/nothing").status == 404
+    assert ana.get("/resources/default/Destination/never-was").status == 404
+    assert ana.get("/resources/default/Nothing/x").status == 404
+    assert ana.get("/resources?label=((").status == 400
+    assert re.search("label selector|selector", ana.get("/resources?label=((").page.text)
