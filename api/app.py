@@ -18,6 +18,7 @@ from api import (
     repositories,
     resources,
     responses,
+    search,
     users,
 )
 from api.calls import Call, Services, Subject
@@ -83,6 +84,7 @@ NOUNS = (
     resources.routes,
     routes,
     repositories.routes,
+    search.routes,
     plans.routes,
     audit_events.routes,
     deliveries.routes,
