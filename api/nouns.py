@@ -19,6 +19,7 @@ from api import (
     repositories,
     resources,
     responses,
+    search,
     users,
 )
 from api.calls import Call, Subject
@@ -80,6 +81,7 @@ NOUNS = (
     # In the order in which they are tried: the most asked for first.
     logs.routes,
     resources.routes,
+    search.routes,
     routes,
     repositories.routes,
     plans.routes,

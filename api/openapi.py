@@ -51,6 +51,7 @@ def document() -> Object:
     components = _each_for_clients(_object(_object(whole["components"])["schemas"]))
     _object(whole["components"])["schemas"] = components
     _object(components["KnownResource"])["anyOf"] = [{"$ref": COMPONENTS + kind.name} for kind in KINDS]
+    _object(components["ResourceKind"])["enum"] = [kind.name for kind in KINDS]
     for kind in KINDS:
         add_schema(components, kind.name, schemas.load(kind.name))
     return whole

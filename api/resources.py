@@ -110,7 +110,7 @@ async def list_kind(call: Call) -> Response:
     """List the resources of a kind."""
     query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=ALL)
-    after, selector = query.parsed("after", _name) or "", query.parsed("selector", _selector) or EVERYTHING
+    after, selector = query.parsed("after", _name) or "", query.parsed("selector", parse_selector) or EVERYTHING
     query.check()
     kind, store = _kind(call), call.services.store
     # The revision is read before the list: should a commit come between, the list is newer than its tag says, and the
@@ -256,7 +256,8 @@ def _name(text: str) -> str:
     return text
 
 
-def _selector(text: str) -> Selector:
+def parse_selector(text: str) -> Selector:
+    """Return a selector of a query. Raises ValueError with the end of a sentence."""
     try:
         return names.parse_selector(text)
     except names.BadSelector as bad:

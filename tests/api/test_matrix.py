@@ -43,6 +43,7 @@ TABLE = """
 operation           subject       viewer user  admin root  logs  metrics raw   outside
 apply               chosen        403    ok    ok    ok    403   403     403   404
 delete              chosen        403    ok    ok    ok    403   403     403   404
+searchResources     chosen        ok     ok    ok    ok    403   403     403   404
 listResources       chosen        ok     ok    ok    ok    403   403     403   404
 getResource         chosen        ok     ok    ok    ok    403   403     403   404
 listReferences      chosen        ok     ok    ok    ok    403   403     403   404

@@ -31,6 +31,16 @@ def asking(method: str, path: str, body: object = None) -> Attempt:
     return lambda scene: scene.ask(method, path, body)
 
 
+def searching(query: str) -> Attempt:
+    """A search: how many rows it finds."""
+
+    def attempt(scene: Scene) -> str:
+        answer = scene.daemon.get(f"/v1/resources?{query}")
+        return f"{answer.status}: {len(answer.body['resources'])} rows"
+
+    return attempt
+
+
 def hook(**parameters: object) -> Attempt:
     """The victim with its mask, other parameters changed."""
     as_shown = {"hostname": "logs.example.org", "path": "/in", "headers": {"Authorization": MASK}}
@@ -303,6 +313,16 @@ _NAMES = (
     _tagged("get a kind ../", asking("GET", "/v1/resources/..%2f..%2fetc"), NO_PATH),
     _tagged("get the kind __class__", asking("GET", "/v1/resources/__class__"), NO_KIND),
     _tagged("get the name __class__", asking("GET", "/v1/resources/Destination/__class__"), BAD_NAME),
+    _tagged("references of ..%2f", asking("GET", "/v1/resources/Fleet/..%2f..%2fx/references"), NO_PATH),
+    _tagged("references of SQL", asking("GET", "/v1/resources/Fleet/a%27%20or%201%3D1/references"), BAD_NAME),
+    _tagged("a search for SQL", searching("q=%27%20or%201%3D1%20--"), "200: 0 rows"),
+    _tagged("a search for each name by %", searching("q=%25"), "200: 0 rows"),
+    _tagged("a search for an owner by SQL", searching("owner=api%27%20or%20%271%27%3D%271"), "200: 0 rows"),
+    _tagged(
+        "a search after ../",
+        asking("GET", "/v1/resources?after=..%2f..%2fstore.db"),
+        "400 The query parameter `after` is not a kind and a name with `/` between, as `next` of an answer.",
+    ),
     _tagged(
         "SQL in a selector",
         asking("GET", "/v1/resources/Destination?selector=a%3D%27%3B%20drop%20table%20version"),

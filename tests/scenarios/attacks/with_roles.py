@@ -116,6 +116,16 @@ ATTACKS = (
         "404 There is no such project.",
     ),
     _row(
+        "a search in another project",
+        asking("GET", "/v1/resources?q=safe", role="other", project="default"),
+        "404 There is no such project.",
+    ),
+    _row(
+        "references of another project's resource",
+        asking("GET", "/v1/resources/Destination/safe/references", role="other", project="default"),
+        "404 There is no such project.",
+    ),
+    _row(
         "a project of another key, by the header",
         asking("GET", "/v1/resources/Destination", role="admin", project=OTHER_PROJECT),
         "404 There is no such project.",

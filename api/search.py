@@ -1,0 +1,243 @@
+"""The search over resources of all kinds: short rows, each with a state and an owner.
+
+A search reads every resource of the project until it has found enough, page by page. Nothing is indexed for it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+from starlette.responses import Response
+
+from api import requests, resources, responses
+from api.calls import Call, Subject
+from api.routing import Routes
+from reconciler.model import names
+from reconciler.model.names import EVERYTHING, KINDS, Key, Selector
+from reconciler.model.principals import Permission
+
+routes = Routes()
+
+PARAMETERS = frozenset({"q", "kind", "label", "status", "owner", "limit", "after"})
+LARGEST_PAGE = 1_000  # resources
+PAGE = 100
+API, BUILT_IN = "api", "builtin"  # owners that are no repository
+
+
+class State(StrEnum):
+    """A state of a resource."""
+
+    DAMAGED = "damaged"  # in the store
+    STALE = "stale"  # a Configuration that delivers by an earlier version
+    INCOMPLETE = "incomplete"
+    NOT_RENDERED = "not-rendered"  # a Configuration for Collectors
+    DRIFTED = "drifted"  # not as its repository wants
+    IDLE = "idle"  # a Configuration that does not deliver, and is for no Collector
+    READY = "ready"
+
+
+class Condition(NamedTuple):
+    """A state that a resource is in, and a sentence about it."""
+
+    state: State
+    reason: str | None = None
+
+
+# The members that are read of a body; msgspec skips the rest.
+
+
+class _Reason(msgspec.Struct, frozen=True):
+    reason: str
+
+
+class _Delivery(msgspec.Struct, frozen=True):
+    delivers: bool
+    reason: str | None = None
+    stale: _Reason | None = None
+
+
+class _Rendering(msgspec.Struct, frozen=True):
+    fault: _Reason | None = None
+
+
+class _Drift(msgspec.Struct, frozen=True):
+    repository: str
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The source of a version; None for what this type of source does not have."""
+
+    type: str
+    repository: str | None = None
+    path: str | None = None
+    line: int | None = None
+    commit: str | None = None
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    source: Source | None = None
+    error: str | None = None
+    incomplete: tuple[str, ...] = ()
+    delivery: _Delivery | None = None
+    rendering: _Rendering = _Rendering()
+    drift: _Drift | None = None
+    runs_on: str | tuple[str, ...] = ""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    version: int
+    labels: dict[str, str] | None = None
+    date_modified: str | None = None
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    kind: str
+    metadata: _Metadata
+    status: _Status
+
+
+_RESOURCE = msgspec.json.Decoder(_Resource)
+
+
+class ResourceRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A resource in an answer. `owner` is a repository, `api` or `builtin`; None for a damaged resource."""
+
+    kind: str
+    name: str
+    version: int
+    date_modified: str | None
+    labels: dict[str, str]
+    state: State
+    reason: str | None
+    owner: str | None
+    source: Source | None
+
+
+class Wanted(NamedTuple):
+    """A search: everything that is not None must match. `text` is in lower case."""
+
+    text: str
+    kind: str | None
+    selector: Selector
+    state: State | None
+    owner: str | None
+    after: Key
+
+    def row(self, body: bytes) -> ResourceRow | None:
+        """Return the row of a resource; None if it does not match."""
+        found = _RESOURCE.decode(body)
+        metadata, status = found.metadata, found.status
+        if self.text not in metadata.name.lower():
+            return None
+        labels, owner = metadata.labels or {}, owner_of(status)
+        if self.owner not in (None, owner) or not self.selector.matches(labels):
+            return None
+        for state, reason in conditions(status):
+            if self.state in (None, state):
+                name, version, date = metadata.name, metadata.version, metadata.date_modified
+                return ResourceRow(found.kind, name, version, date, labels, state, reason, owner, status.source)
+        return None
+
+
+def owner_of(status: _Status) -> str | None:
+    """Return the repository that has the resource, `api` or `builtin`; None if the resource is damaged."""
+    if status.drift is not None:
+        return status.drift.repository
+    source = status.source
+    if source is None:
+        return None
+    if source.type != "git":
+        return source.type
+    return source.repository if source.path is not None else API  # a repository that gives one up leaves no path
+
+
+def conditions(status: _Status) -> list[Condition]:
+    """Return the states of a resource, at least one, the most important first."""
+    found: list[Condition] = []
+    delivery, fault = status.delivery, status.rendering.fault
+    if status.error is not None:
+        found.append(Condition(State.DAMAGED, status.error))
+    if delivery is not None and delivery.stale is not None:
+        found.append(Condition(State.STALE, delivery.stale.reason))
+    if status.incomplete:
+        found.append(Condition(State.INCOMPLETE, status.incomplete[0]))
+    if fault is not None:
+        found.append(Condition(State.NOT_RENDERED, fault.reason))
+    if status.drift is not None:
+        found.append(Condition(State.DRIFTED, f"It differs from what the repository {status.drift.repository} wants."))
+    if delivery is not None and not delivery.delivers and status.runs_on != "collectors":
+        found.append(Condition(State.IDLE, delivery.reason))
+    return found or [Condition(State.READY)]
+
+
+@routes.add("GET /v1/resources", Subject.PROJECT, Permission.READ)
+async def search(call: Call) -> Response:
+    """Search the resources of all kinds."""
+    query = requests.Query(call.query, known=PARAMETERS, strict=False)
+    wanted = Wanted(
+        text=(query.text("q") or "").lower(),
+        kind=query.parsed("kind", _kind),
+        selector=query.parsed("label", resources.parse_selector) or EVERYTHING,
+        state=query.parsed("status", _state),
+        owner=query.text("owner"),
+        after=query.parsed("after", _key) or Key("", ""),
+    )
+    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
+    query.check()
+    return responses.Streamed(_texts(_pages(call, wanted), limit=limit))
+
+
+def _kind(text: str) -> str:
+    kind = names.find_kind(text)
+    if kind is None:
+        raise ValueError("is not a kind; the kinds are listed in /openapi.json.")
+    return kind.name
+
+
+def _state(text: str) -> State:
+    if text not in set(State):
+        raise ValueError(f"is not one of {', '.join(State)}.")
+    return State(text)
+
+
+def _key(text: str) -> Key:
+    kind, _, name = text.partition("/")
+    if not (kind.isascii() and kind.isalpha()) or names.wrong_name(name) is not None:
+        raise ValueError("is not a kind and a name with `/` between, as `next` of an answer.")
+    return Key(kind, name)
+
+
+async def _texts(pages: AsyncGenerator[list[ResourceRow], None], *, limit: int) -> AsyncGenerator[bytes, None]:
+    """Yield the answer with at most `limit` rows; if there is another one, `next` is the last of them."""
+    before, left, last, following = b'{"resources":[', limit, "", None
+    async with aclosing(pages):
+        async for page in pages:
+            shown = page[:left]
+            if shown:
+                yield before + b",".join(map(msgspec.json.encode, shown))
+                before, left, last = b",", left - len(shown), f"{shown[-1].kind}/{shown[-1].name}"
+            if len(page) > len(shown):
+                following = last
+                break
+    yield (b"" if last else before) + b'],"next":%b}' % msgspec.json.encode(following)
+
+
+async def _pages(call: Call, wanted: Wanted) -> AsyncGenerator[list[ResourceRow], None]:
+    """Yield the rows by kind and name. Those of one kind are of one revision of the store."""
+    store, start = call.services.store, wanted.after
+    for kind in (kind.name for kind in KINDS if kind.name >= start.kind and wanted.kind in (None, kind.name)):
+        after = start.name if kind == start.kind else ""
+        if wanted.owner == BUILT_IN:
+            listed = resources.list_pages(store, call.project, kind, after=after)
+        else:
+            listed = store.list_pages(call.project, kind, after=after, limit=resources.ALL)
+        async with aclosing(listed):
+            async for page in listed:
+                found = [row for row in map(wanted.row, page) if row is not None]
+                if found:
+                    yield found
+                await asyncio.sleep(0)  # a store does not suspend: a search that finds little would hold the loop
