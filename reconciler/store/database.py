@@ -11,10 +11,9 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from reconciler.model import errors
 from reconciler.model.errors import Refused
@@ -194,8 +193,7 @@ def parse_queries(text: str) -> dict[str, str]:
 APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(NamedTuple):
     """One migration; its number is the store's version after it."""
 
     number: int
