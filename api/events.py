@@ -17,6 +17,8 @@ from reconciler.ops.events import Event
 
 routes = Routes()
 
+Sees = Callable[[Event], bool]
+
 PARAMETERS = frozenset({"after"})
 CONTENT_TYPE = (b"content-type", b"text/event-stream")
 UNBUFFERED = (b"x-accel-buffering", b"no")  # nginx sends each event at once
@@ -47,11 +49,12 @@ async def _texts(call: Call, after: str | None) -> AsyncGenerator[bytes, None]:
         raise errors.TooMany(f"You follow {MOST_OF_ONE} streams of events; close one.", after=AGAIN_SECONDS)
     if events.is_closed or events.followers.total() >= MOST:
         raise errors.Unavailable("No more streams of events can be followed; try again.", after=AGAIN_SECONDS)
+    sees: Sees | None = _seen_by(call)
     with events.followed_by(call.principal.name):
         number = events.last if after is None else events.number_of(after)
         yield RETRY + (_position(call, number) if number >= 0 else b"\n")
         beat_at = clock() + BEAT_SECONDS
-        while not events.is_closed and _may_read(call):
+        while not events.is_closed and sees is not None:
             found = events.after(number)
             if found is None:
                 number = events.last
@@ -63,12 +66,12 @@ async def _texts(call: Call, after: str | None) -> AsyncGenerator[bytes, None]:
                 yield b":\n" + _position(call, number)
             elif found:
                 number += len(found)
-                sees = _sees(call)
                 if text := b"".join(event.text for event in found if sees(event)):
                     yield text
                 await asyncio.sleep(PAUSE_SECONDS)
             else:
                 await events.added(seconds=CHECK_SECONDS)
+            sees = _still_seen_by(call)
 
 
 def _position(call: Call, number: int) -> bytes:
@@ -76,13 +79,13 @@ def _position(call: Call, number: int) -> bytes:
     return b"id: %b\n\n" % call.services.events.id_of(number).encode()
 
 
-def _may_read(call: Call) -> bool:
-    """Return False if the credential or the permission of the caller has ended."""
+def _still_seen_by(call: Call) -> Sees | None:
+    """Return what `_seen_by` does now; None if the credential or the permission of the caller has ended."""
     try:
         auth.again(call)
+        return _seen_by(call)
     except errors.Problem:
-        return False
-    return True
+        return None
 
 
 def _has_expired(call: Call) -> bool:
@@ -91,8 +94,8 @@ def _has_expired(call: Call) -> bool:
     return call.directory.still(call.principal, since=call.directory, now=now) is None
 
 
-def _sees(call: Call) -> Callable[[Event], bool]:
-    """Return the test for events of what the caller may get."""
+def _seen_by(call: Call) -> Sees:
+    """Return the test for events of what the caller may get. Raises what `access.reach` does."""
     sees, reachable = notifications.seen_by(call), access.reach(call)
 
     def sees_event(event: Event) -> bool:

@@ -313,7 +313,8 @@ async def deliver_hook(call: Call) -> Response:
     """Look at a repository now, since its forge says that something was pushed."""
     requests.none_known(call.query)
     name, headers = call.parameters["repository"], hooks.single_header(call.headers)
-    file = call.services.repositories.hook_secret_file(name)
+    found = call.services.repositories.reconciler(name)
+    file = None if found is None else found.watched.hook.secret_file
     key, fault = await _key(file)
     checking = SignatureCheck(headers, secret=key or NO_KEY)
     await requests.pass_on(call, checking.update, limit=MAX_BYTES)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes.watching import Watcher
@@ -172,11 +171,6 @@ class Repositories:
         """Return the project that a repository fills; None for an unknown one."""
         found = self.reconciler(name)
         return None if found is None else found.watched.project
-
-    def hook_secret_file(self, name: str) -> Path | None:
-        """Return the file with the secret of a repository's hook; None without a hook or for an unknown repository."""
-        found = self.reconciler(name)
-        return None if found is None else found.watched.hook.secret_file
 
     # Ask for runs
 

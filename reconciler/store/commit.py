@@ -12,7 +12,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from time import monotonic
@@ -280,7 +280,9 @@ def erase_traces(connection: Connection, *, folder: Path) -> records.Traces:
     If the process is killed, the next call starts again. It takes seconds for each gigabyte of the file. Raises
     `StoreFault`.
     """
-    with database.faults("cleared of traces"), _waiting_briefly(connection):
+    with database.faults("cleared of traces"), ExitStack() as waiting:
+        connection.execute(f"pragma busy_timeout = {WAIT_MILLISECONDS}").fetchone()
+        waiting.callback(connection.execute, f"pragma busy_timeout = {database.BUSY_MILLISECONDS}")
         if connection.first("traces") is None:
             return records.Traces.NONE
         # A reader of an older revision keeps the log from being emptied, and the log would get the whole new file.
@@ -301,12 +303,3 @@ def _empty_log(connection: Connection) -> bool:
     """Copy the log into the file and empty it; return False while a reader needs an older revision."""
     (busy, *_) = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
     return not busy
-
-
-@contextmanager
-def _waiting_briefly(connection: Connection) -> Iterator[None]:
-    connection.execute(f"pragma busy_timeout = {WAIT_MILLISECONDS}").fetchone()
-    try:
-        yield
-    finally:
-        connection.execute(f"pragma busy_timeout = {database.BUSY_MILLISECONDS}").fetchone()

@@ -97,13 +97,10 @@ class SqliteOperations:
         if self._waiting >= WAITING:
             raise StoreFault("Too many writes of sessions and notifications wait; try again.")
 
-        def guarded() -> T:
-            with database.faults(done, of=OF, mending=MENDING):
-                return work()
-
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
+            with database.faults(done, of=OF, mending=MENDING):
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         finally:
             self._waiting -= 1
 

@@ -355,13 +355,8 @@ class SqliteStore:
 
     async def _read_apart(self, work: Callable[[Connection], T]) -> T:
         """Read on another thread and connection. A cancelled caller interrupts the read and waits for its end."""
-        with closing(database.open_reader(self.path)) as reader:
-
-            def read() -> T:
-                with database.faults("read"):
-                    return work(reader)
-
-            task = asyncio.ensure_future(asyncio.to_thread(read))
+        with closing(database.open_reader(self.path)) as reader, database.faults("read"):
+            task = asyncio.ensure_future(asyncio.to_thread(work, reader))
             try:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:

@@ -19,7 +19,6 @@ WHOLE = {
     "all_projects",
     "all_users",
     "links",
-    "projects",
     "repositories",
     "runs",
     "suspended_at",
