@@ -1,13 +1,18 @@
 """The last hour of a destination: its samples, and the rates of the last minutes."""
 
+import asyncio
 import time
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from reconciler.delivery import history
 from reconciler.delivery.history import MOST, NO_RATES, DeliveryHistory, Measurement
 from reconciler.delivery.otlp import bodies, reading
+from reconciler.model.routes import Routes
+from reconciler.server.delivering import Delivering, Expiry, ExpiryMoment, RouteFollowing
 from tests.delivery.test_manager import LOGS, PROJECT, managing, routes, sending, webhook
 from tests.servers import sinks
 from tests.waiting import until
@@ -24,18 +29,18 @@ def measured(
     return Measurement(counts, queued, oldest)
 
 
-def add(history: DeliveryHistory, minute: int, **found: Measurement) -> None:
+def add(hours: DeliveryHistory, minute: int, **found: Measurement) -> None:
     """A sample of destinations of acme, so many minutes after the start."""
     measurements = {("acme", name): one for name, one in found.items()}
-    history.add(measurements, at=START + minute * MINUTE, now=minute * 60.0)
+    hours.add(measurements, at=START + minute * MINUTE, now=minute * 60.0)
 
 
 def test_a_sample_has_what_happened_in_its_minute_and_what_is_queued_at_its_end() -> None:
-    history = DeliveryHistory(now=0.0)
-    assert history.samples(SIEM) == []
-    add(history, 1, siem=measured(100, 90, queued=10, oldest=START + MINUTE - 5_900))
-    add(history, 2, siem=measured(160, 150, retried=7, dead=3))
-    assert history.samples(SIEM) == [
+    hours = DeliveryHistory(now=0.0)
+    assert hours.samples(SIEM) == []
+    add(hours, 1, siem=measured(100, 90, queued=10, oldest=START + MINUTE - 5_900))
+    add(hours, 2, siem=measured(160, 150, retried=7, dead=3))
+    assert hours.samples(SIEM) == [
         {
             "at": "2026-09-21T14:14:20.000Z",
             "taken": 100,
@@ -58,30 +63,28 @@ def test_a_sample_has_what_happened_in_its_minute_and_what_is_queued_at_its_end(
 
 
 def test_an_hour_is_kept_and_no_more() -> None:
-    history = DeliveryHistory(now=0.0)
+    hours = DeliveryHistory(now=0.0)
     for minute in range(1, MOST + 11):
-        add(history, minute, siem=measured(minute * minute))
-    taken = [sample["taken"] for sample in history.samples(SIEM)]
+        add(hours, minute, siem=measured(minute * minute))
+    taken = [sample["taken"] for sample in hours.samples(SIEM)]
     assert taken == [2 * minute - 1 for minute in range(11, MOST + 11)]
 
 
 def test_a_later_destination_has_fewer_samples_and_one_that_is_gone_has_none() -> None:
-    history = DeliveryHistory(now=0.0)
-    add(history, 1, siem=measured(1))
-    add(history, 2, siem=measured(1), later=measured(5))
-    assert [(one["at"], one["taken"]) for one in history.samples(("acme", "later"))] == [
-        ("2026-09-21T14:15:20.000Z", 5)
-    ]
-    add(history, 3, later=measured(9))
-    assert history.samples(SIEM) == []
-    assert [one["taken"] for one in history.samples(("acme", "later"))] == [5, 4]
+    hours = DeliveryHistory(now=0.0)
+    add(hours, 1, siem=measured(1))
+    add(hours, 2, siem=measured(1), later=measured(5))
+    assert [(one["at"], one["taken"]) for one in hours.samples(("acme", "later"))] == [("2026-09-21T14:15:20.000Z", 5)]
+    add(hours, 3, later=measured(9))
+    assert hours.samples(SIEM) == []
+    assert [one["taken"] for one in hours.samples(("acme", "later"))] == [5, 4]
 
 
 def test_counts_that_begin_again_and_a_clock_that_was_set_back_make_nothing_negative() -> None:
-    history = DeliveryHistory(now=0.0)
-    add(history, 1, siem=measured(100, 100))
-    add(history, 2, siem=measured(7, 2, queued=5, oldest=START + 9 * MINUTE))
-    last = history.samples(SIEM)[-1]
+    hours = DeliveryHistory(now=0.0)
+    add(hours, 1, siem=measured(100, 100))
+    add(hours, 2, siem=measured(7, 2, queued=5, oldest=START + 9 * MINUTE))
+    last = hours.samples(SIEM)[-1]
     assert (last["taken"], last["delivered"], last["oldestSeconds"]) == (7, 2, 0)
 
 
@@ -93,28 +96,28 @@ def test_counts_that_begin_again_and_a_clock_that_was_set_back_make_nothing_nega
     ],
 )
 def test_before_the_first_sample_rates_are_of_the_time_since_the_start(now: float, rates: dict[str, float]) -> None:
-    history = DeliveryHistory(now=0.0)
-    assert history.rates(SIEM, {"taken": 120, "delivered": 60}, now=now) == rates
+    hours = DeliveryHistory(now=0.0)
+    assert hours.rates(SIEM, {"taken": 120, "delivered": 60}, now=now) == rates
 
 
 def test_rates_are_of_the_last_one_to_two_minutes() -> None:
-    history = DeliveryHistory(now=0.0)
+    hours = DeliveryHistory(now=0.0)
     for minute in range(1, 5):
-        add(history, minute, siem=measured(minute * 60, minute * 6))
+        add(hours, minute, siem=measured(minute * 60, minute * 6))
     # The last sample but one was at three minutes.
-    assert history.rates(SIEM, {"taken": 270, "delivered": 24}, now=270.0) == {"taken": 1.0, "delivered": 0.067}
-    assert history.rates(SIEM, {"taken": 180, "delivered": 18}, now=270.0) == NO_RATES
+    assert hours.rates(SIEM, {"taken": 270, "delivered": 24}, now=270.0) == {"taken": 1.0, "delivered": 0.067}
+    assert hours.rates(SIEM, {"taken": 180, "delivered": 18}, now=270.0) == NO_RATES
 
 
 def test_the_hours_of_1000_destinations_take_5_mb_and_a_sample_of_them_50_ms() -> None:
     names = [f"destination-{number}" for number in range(1_000)]
-    history, seconds = DeliveryHistory(now=0.0), []
+    hours, seconds = DeliveryHistory(now=0.0), []
     tracemalloc.start()
     try:
         for minute in range(1, MOST + 2):
             found = {("acme", name): measured(minute * 1_000, queued=1) for name in names}
             begins = time.process_time()
-            history.add(found, at=START + minute * MINUTE, now=minute * 60.0)
+            hours.add(found, at=START + minute * MINUTE, now=minute * 60.0)
             seconds.append(time.process_time() - begins)
         size, _ = tracemalloc.get_traced_memory()
     finally:
@@ -142,3 +145,24 @@ async def test_the_manager_samples_every_destination_and_shows_rates(tmp_path: P
     assert [(one["taken"], one["queued"], one["oldestSeconds"]) for one in closed] == [(1, 1, 0), (3, 4, 0)]
     assert (rates["taken"] > 0.0, rates["delivered"] > 0.0) == (True, True)
     assert (listed["closed"]["taken"] > 0.0, listed["closed"]["delivered"]) == (True, 0.0)
+
+
+@pytest.mark.anyio
+async def test_the_daemon_samples_at_each_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "INTERVAL_SECONDS", 0.01)
+
+    async def read(_project: str, _names: tuple[str, ...]) -> Routes:
+        return routes(webhook("siem"))
+
+    async def projects() -> frozenset[str]:
+        return frozenset({PROJECT})
+
+    async with managing(tmp_path) as manager:
+        routing = RouteFollowing(read, manager, monotonic=time.monotonic)
+        delivering = Delivering(manager, routing, Expiry(manager, max_age=1.0, now=lambda: ExpiryMoment(0, 0.0)))
+        task = asyncio.create_task(delivering.keep(SimpleNamespace(projects=projects)))
+        try:
+            await until(lambda: len(manager.history(PROJECT, "siem")) > 1)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

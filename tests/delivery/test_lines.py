@@ -287,6 +287,29 @@ def test_dead_letters_are_shown_replayed_and_discarded(line: Line, sink: Sink) -
     assert found["counts"]["discarded"] == 1
 
 
+def test_one_dead_letter_is_shown_with_its_record_and_replayed_alone(line: Line, sink: Sink) -> None:
+    sink.script(sinks.says(400))
+    line.begin(retry_on_failure_enabled=False)
+    path = f"/v1/destinations/{line.name}/delivery"
+    for dead, text in enumerate(("first", "second"), start=1):
+        line.sent(text)
+        line.becomes(lambda found, dead=dead: found["deadLetters"]["batches"] == dead, f"{text} is dead")  # type: ignore[misc]
+    found = line.daemon.get(f"{path}/dead-letters").body["deadLetters"]
+    assert [(one["status"], [record["body"] for record in one["preview"]]) for one in found] == [
+        (400, ["first"]),
+        (400, ["second"]),
+    ]
+    sink.script(sinks.says(200))
+    answer = line.daemon.post(f"{path}/replay", {"batch": found[1]["id"]})
+    assert answer.body == {"replayed": {"batches": 1, "records": 1}}
+    line.becomes(lambda shown: shown["counts"]["delivered"] == 1, "the second arrived")
+    assert line.daemon.get(f"{path}/dead-letters?limit=5").body["deadLetters"] == found[:1]
+    answer = line.daemon.post(f"{path}/discard", {"what": "deadLetters", "batch": found[0]["id"]})
+    assert answer.body == {"discarded": {"batches": 1, "records": 1}}
+    assert line.daemon.get(f"{path}/dead-letters").body == {"deadLetters": []}
+    assert line.daemon.get(f"{path}/history").body["interval"] == 60
+
+
 @pytest.mark.parametrize("consumers", [1, 10])
 def test_what_waits_for_an_endpoint_that_is_down_is_discarded(line: Line, sink: Sink, consumers: int) -> None:
     line.begin(sending_queue_num_consumers=consumers)

@@ -65,6 +65,26 @@ ATTACKS = (
     ),
     _row("reading the audit without the role", asking("GET", "/v1/audit-events"), takes("the role admin")),
     _row(
+        "reading what dead letters hold without the role",
+        asking("GET", "/v1/destinations/safe/delivery/dead-letters"),
+        takes("the role admin"),
+    ),
+    _row(
+        "replaying a dead letter without the role",
+        asking("POST", "/v1/destinations/safe/delivery/replay", {"batch": "memory-1"}),
+        takes("the role admin"),
+    ),
+    _row(
+        "a dead letter whose id leads out of its queue",
+        asking("POST", "/v1/destinations/hook/delivery/replay", {"batch": "../../../audit-1"}, role="admin"),
+        "400 /batch: must be the `id` of a dead letter",
+    ),
+    _row(
+        "dead letters of another project",
+        asking("GET", "/v1/destinations/hook/delivery/dead-letters", role="admin", project=OTHER_PROJECT),
+        "404 There is no such project.",
+    ),
+    _row(
         "an admin reads the audit of another project",
         asking("GET", f"/v1/audit-events?project={OTHER_PROJECT}", role="admin"),
         "404 There is no such project.",
