@@ -1,12 +1,12 @@
 """The applications that the listeners serve: all paths, or those of log records alone."""
 
-from api import logs, openapi, resources
+from api import logs, nouns, openapi, resources
 from api.calls import Services
 from api.edge import Edge
-from api.nouns import ENDPOINTS
 from api.pages import routes as pages
 from api.routing import Nowhere
 
+ENDPOINTS = nouns.ENDPOINTS
 UNKNOWN = Nowhere("There is no such path; /openapi.json lists those that there are.")
 NOT_OF_LOGS = Nowhere(f"This listener takes POST {logs.PATH} alone.")
 

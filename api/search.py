@@ -4,10 +4,10 @@ A search reads every resource of the project until it has found enough, page by 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.responses import Response
@@ -123,7 +123,7 @@ class Wanted(NamedTuple):
     text: str
     kind: str | None
     selector: Selector
-    state: State | None
+    states: frozenset[State] | None
     owner: str | None
     after: Key
 
@@ -137,7 +137,7 @@ class Wanted(NamedTuple):
         if self.owner not in (None, owner) or not self.selector.matches(labels):
             return None
         for state, reason in conditions(status):
-            if self.state in (None, state):
+            if self.states is None or state in self.states:
                 name, version, date = metadata.name, metadata.version, metadata.date_modified
                 return ResourceRow(found.kind, name, version, date, labels, state, reason, owner, status.source)
         return None
@@ -153,6 +153,11 @@ def owner_of(status: _Status) -> str | None:
     if source.type != "git":
         return source.type
     return source.repository if source.path is not None else API  # a repository that gives one up leaves no path
+
+
+def condition_of(status: Mapping[str, Any]) -> Condition:
+    """Return the most important state of a resource, by its `status` as JSON."""
+    return conditions(msgspec.convert(status, _Status))[0]
 
 
 def conditions(status: _Status) -> list[Condition]:
@@ -182,7 +187,7 @@ async def search(call: Call) -> Response:
         text=(query.text("q") or "").lower(),
         kind=query.parsed("kind", _kind),
         selector=query.parsed("label", resources.parse_selector) or EVERYTHING,
-        state=query.parsed("status", _state),
+        states=query.parsed("status", _states),
         owner=query.text("owner"),
         after=query.parsed("after", _key) or Key("", ""),
     )
@@ -198,10 +203,11 @@ def _kind(text: str) -> str:
     return kind.name
 
 
-def _state(text: str) -> State:
-    if text not in set(State):
-        raise ValueError(f"is not one of {', '.join(State)}.")
-    return State(text)
+def _states(text: str) -> frozenset[State]:
+    given = text.split(",")
+    if not set(given) <= set(State):
+        raise ValueError(f"is not one of {', '.join(State)}, or several with commas between.")
+    return frozenset(map(State, given))
 
 
 def _key(text: str) -> Key:

@@ -1,6 +1,5 @@
 """The overview: is my last commit live, and is anything wrong?"""
 
-from collections import Counter
 from typing import Any
 
 from starlette.responses import Response
@@ -11,7 +10,6 @@ from api.pages.forms import PagePath
 from reconciler.model.text import counted
 
 MOST_SHOWN = 12  # lines of a part; the part's own page has the rest
-MOST_CONFIGURATIONS = 2_000  # of a project that are looked at for one page
 LIVE = "repository run resource delivery notification"
 
 
@@ -19,8 +17,9 @@ LIVE = "repository run resource delivery notification"
 async def show(view: View) -> Response:
     """Show repositories, Configurations, queues and open notifications of the chosen projects."""
     repositories = await states.repositories(view)
-    configurations, counts = await _configurations(view)
+    configurations = await states.wanting(view, "Configuration")
     deliveries = await states.deliveries(view)
+    delivering = {(one["project"], name) for one in deliveries for name in one["configurations"]}
     busy = [one for one in deliveries if one["queue"]["records"] or not _is_fine(one)]
     notifications = await states.notifications(view)
     return view.page(
@@ -31,25 +30,11 @@ async def show(view: View) -> Response:
         verdict=_verdict(repositories, [one for one in deliveries if not _is_fine(one)], configurations),
         repositories=repositories,
         configurations=configurations,
-        counts=counts,
+        delivering=len(delivering),
         deliveries=deliveries,
         busy=busy,
         notifications=notifications,
     )
-
-
-async def _configurations(view: View) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """Return the Configurations that are not fine, and how many there are in each state."""
-    found, counts = [], Counter[str]()
-    for project in view.scope:
-        query = {"limit": MOST_CONFIGURATIONS}
-        answer = await view.api.maybe("GET /v1/resources/{kind}", project=project, query=query, kind="Configuration")
-        for one in (answer or {}).get("resources", ()):
-            state = states.of_resource("Configuration", one["status"])
-            counts[state.word] += 1
-            if state.word not in states.FINE:
-                found.append({"project": project, "name": one["metadata"]["name"], "verdict": state})
-    return found, counts
 
 
 def _is_fine(delivery: dict[str, Any]) -> bool:

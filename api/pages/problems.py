@@ -43,7 +43,7 @@ async def show(view: View) -> Response:
     groups = [
         ("Repositories", [problem for one in repositories for problem in _of_repository(view, one)]),
         ("Resources that are not stored as committed", await _refused(view, repositories)),
-        ("Resources that do not work", await _broken(view)),
+        ("Resources that do not work", [_of_resource(one) for one in await states.wanting(view)]),
         ("Delivery", [problem for one in await states.deliveries(view) for problem in _of_delivery(view, one)]),
         ("Everything else", [_of_notification(view, one) for one in await states.notifications(view) if _is_new(one)]),
     ]
@@ -113,17 +113,11 @@ CAUSES = {
 }
 
 
-async def _broken(view: View) -> list[Problem]:
-    """Return the resources that are stored and do not do what they declare."""
-    found = []
-    for project in view.scope:
-        for one in await states.searched(view, project, states.WANTING):
-            verdict = states.State(one["state"], one.get("reason", ""))
-            page = states.resource_page(project, one["kind"], one["name"])
-            source = one["source"]
-            place = f"{source['path']}:{source['line']}" if source.get("path") else ""
-            found.append(Problem(verdict.word, project, f"{one['kind']} {one['name']}", page, verdict.reason, place))
-    return found
+def _of_resource(one: Mapping[str, Any]) -> Problem:
+    """Return the line of a resource that is stored and does not do what it declares."""
+    page, source = states.resource_page(one["project"], one["kind"], one["name"]), one["source"] or {}
+    place = f"{source['path']}:{source['line']}" if source.get("path") else ""
+    return Problem(one["state"], one["project"], f"{one['kind']} {one['name']}", page, one["reason"] or "", place)
 
 
 def _of_delivery(view: View, one: Mapping[str, Any]) -> Iterator[Problem]:

@@ -9,13 +9,14 @@ from api import errors
 from api.pages import console, states
 from api.pages.console import View
 from api.pages.forms import PagePath
+from api.search import State as SearchState
 from reconciler.model import names, yaml_documents
 from reconciler.model.resource import SERVER_KEYS
 
 PAGE = 100  # lines of the search
 MOST_VERSIONS = 100
 FILTERS = ("q", "kind", "label", "status", "owner", "after")
-STATES = ("", "ready", "wanting", "incomplete", "stale", "idle")
+STATES = ("", *SearchState)
 OWNED = ("apiVersion", "kind", "metadata", "spec")
 
 
@@ -74,7 +75,7 @@ async def read(view: View, project: str, kind: str, name: str) -> dict[str, Any]
     return {
         "resource": latest,
         "is_deleted": resource is None,
-        "verdict": states.State("deleted") if resource is None else states.of_resource(latest["kind"], status),
+        "verdict": states.State("deleted") if resource is None else states.of_resource(status),
         "source": source,
         "repository": repository,
         "address": states.line_address(repository, source.get("commit"), path, line) if path and line else "",

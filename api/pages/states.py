@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from api import errors, nouns
+from api import errors, search
 from api.pages.console import View
 from api.pages.forms import PagePath
 
 LIVE, BEHIND = "live", "behind"
 MOST_SEARCHED = 200
 STARTING = 503  # the status of a delivery that is not up yet
-WANTING = "wanting"  # the states of resources that do not do what they declare
+WANTING = ",".join(state for state in search.State if state is not search.State.READY)
 
 
 class State(NamedTuple):
@@ -22,7 +22,7 @@ class State(NamedTuple):
     reason: str = ""
 
 
-FINE = frozenset({"live", "delivers", "rendered", "for collectors", "stored", "idle", "sending", "closed"})
+FINE = frozenset({"idle", "sending", "closed"})  # states of a delivery
 
 
 def of_repository(repository: Mapping[str, Any]) -> State:
@@ -37,29 +37,14 @@ def of_repository(repository: Mapping[str, Any]) -> State:
     return State(LIVE)
 
 
-def of_resource(kind: str, status: Mapping[str, Any]) -> State:
-    """Say if a resource does what it is for."""
-    if incomplete := status.get("incomplete"):
-        return State("incomplete", " ".join(incomplete))
-    if kind != "Configuration":
-        return State("stored")
-    return _of_configuration(status)
-
-
-def _of_configuration(status: Mapping[str, Any]) -> State:
-    delivery, rendering = status.get("delivery", {}), status.get("rendering", {})
-    reason = delivery.get("reason", "")
-    if stale := delivery.get("stale"):
-        return State("stale", f"Version {stale['version']} goes on: {stale['reason']}")
-    if fault := rendering.get("fault"):
-        return State("not rendered", fault["reason"])
-    if not status.get("ready", True):
-        return State("incomplete", reason)
-    if delivery.get("delivers"):
+def of_resource(status: Mapping[str, Any]) -> State:
+    """Say if a resource does what it is for, by its `status`."""
+    word, reason = search.condition_of(status)
+    if word is not search.State.READY:
+        return State(word, reason or "")
+    if status.get("delivery", {}).get("delivers"):
         return State("delivers")
-    if status.get("runsOn") == "collectors":
-        return State("rendered" if rendering.get("hash") else "for collectors")
-    return State("does not deliver", reason)
+    return State("rendered" if status.get("rendering", {}).get("hash") else word)
 
 
 def resource_page(project: str, kind: str, name: str) -> str:
@@ -76,13 +61,15 @@ def line_address(repository: Mapping[str, Any], commit: str | None, path: str, l
     return re.sub(r"\{(?:commit|path|line)\}", lambda found: told[found[0]], pattern) if commit else ""
 
 
-async def searched(view: View, project: str, status: str) -> list[dict[str, Any]]:
-    """Return the first resources of a project in a state, as the search of the API tells them."""
-    query = {"status": status, "limit": MOST_SEARCHED}
-    if "/v1/resources" not in nouns.ENDPOINTS:
-        return []
-    answer = await view.api.maybe("GET /v1/resources", project=project, query=query)
-    found: list[dict[str, Any]] = (answer or {}).get("resources", [])
+async def wanting(view: View, kind: str = "") -> list[dict[str, Any]]:
+    """Return the first resources of the chosen projects that do not do what they declare, as the search of the API
+    tells them, each with its `project`.
+    """
+    query = {"status": WANTING, "kind": kind, "limit": MOST_SEARCHED}
+    found = []
+    for project in view.scope:
+        answer = await view.api.maybe("GET /v1/resources", project=project, query=query)
+        found += [{**one, "project": project} for one in (answer or {}).get("resources", ())]
     return found
 
 

@@ -44,19 +44,28 @@ def size(count: float) -> str:
     return f"{count:.1f} GiB"
 
 
-PHRASES = frozenset({"partly live", "all is live", "does not deliver", "look here", "dead letters", "not rendered"})
-TONES: Mapping[str, str] = {
-    word: tone
-    for tone, words in {
-        "good": "ready live succeeded delivers rendered sending created|all is live",
-        "bad": "failed refused invalid forbidden error conflict down unreachable unauthorized incomplete critical "
-        "branch-missing path-missing mirror-corrupt unsigned unrelated-root unsupported-format|does not deliver",
-        "warn": "partial held suspended waiting stale behind warning drift queued running orphaned in-use deprecated "
-        "prune-held never-read empty|partly live|look here|dead letters|not rendered",
-    }.items()
-    for part in words.split("|")
-    for word in ([part] if part in PHRASES else part.split())
-}
+GOOD = ("ready", "live", "all is live", "succeeded", "delivers", "rendered", "sending", "created")
+BAD = (
+    *("failed", "refused", "invalid", "forbidden", "error", "conflict", "critical", "damaged", "incomplete"),
+    *("down", "unreachable", "unauthorized", "not-rendered", "branch-missing", "path-missing", "mirror-corrupt"),
+    *("unsigned", "unrelated-root", "unsupported-format"),
+)
+WARN = (
+    *(
+        "partly live",
+        "look here",
+        "partial",
+        "held",
+        "prune-held",
+        "suspended",
+        "waiting",
+        "stale",
+        "behind",
+        "drifted",
+    ),
+    *("warning", "queued", "running", "orphaned", "in-use", "deprecated", "never-read", "empty", "dead letters"),
+)
+TONES = {**dict.fromkeys(GOOD, "good"), **dict.fromkeys(BAD, "bad"), **dict.fromkeys(WARN, "warn")}
 
 
 def tone(state: str) -> str:

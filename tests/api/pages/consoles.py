@@ -65,7 +65,14 @@ def resource(kind: str, name: str, spec: Mapping[str, Any], **metadata: object) 
 
 def webhook(port: int, path: str = "/in") -> dict[str, Any]:
     """The spec of a Destination that the service delivers to, with a secret."""
-    given = {"scheme": "http", "hostname": "127.0.0.1", "port": port, "path": path, "headers": {"X-Key": SECRET}}
+    given: dict[str, Any] = {
+        "scheme": "http",
+        "hostname": "127.0.0.1",
+        "port": port,
+        "path": path,
+        "headers": {"X-Key": SECRET},
+    }
+    given["retry_on_failure_enabled"] = False
     return {"type": "webhook", "parameters": [{"name": name, "value": value} for name, value in given.items()]}
 
 
@@ -77,6 +84,8 @@ class ConsoleWorld:
     telemetry: Repository
     edge: Repository
     endpoint: Endpoint
+    web_url: str = WEB_URL
+    changes: int = 0
 
     def browser(self, name: str) -> Browser:
         """Return the browser of somebody who is signed in."""
@@ -84,8 +93,6 @@ class ConsoleWorld:
         seen = browser.post("/sign-in", {"name": name, "password": PASSWORD, "back": "/"})
         assert (seen.status, seen.location) == (303, "/"), seen
         return browser
-
-    web_url: str = WEB_URL
 
     def send(self, records: int = 1, body: str = "hello") -> None:
         """Send log records in, to `siem`."""
@@ -103,7 +110,9 @@ class ConsoleWorld:
 
     def change(self) -> str:
         """Commit a change of `siem` that succeeds; the commit."""
-        self.telemetry.write("siem.yaml", resource("Destination", "siem", webhook(self.endpoint.port, "/next")))
+        self.changes += 1
+        spec = webhook(self.endpoint.port, f"/next-{self.changes}")
+        self.telemetry.write("siem.yaml", resource("Destination", "siem", spec, labels={"team": "orders"}))
         commit = self.telemetry.commit("Move the endpoint")
         self.daemon.applied("telemetry", commit)
         return commit

@@ -256,7 +256,7 @@ def test_a_version_is_compared_with_any_other(world: ConsoleWorld) -> None:
     vera = world.browser("vera")
     page = vera.get("/resources/default/Destination/siem").page
     assert "spec.parameters[path].value" in page.text
-    assert "/in" in page.text
+    assert "/next-" in page.text
     assert vera.get("/resources/default/Destination/siem?version=1&from=1").page.text.count("No field differs") == 1
     assert vera.get("/resources/default/Destination/siem?version=x&from=99999999999").status == 200
 
