@@ -118,7 +118,29 @@ deliverHook         signature     404    404   404   404   404   404     404   4
 # from a page of ours, so that whoever may send it reads 415 and changes nothing.
 PAGES = """
 path                  method stranger signed-in
-/                     GET    303      303
+/                     GET    303      200
+/act                  POST   401      415
+/problems             GET    303      200
+/resources            GET    303      200
+/resources/{of}/{kind}/{name} GET 303 404
+/configurations/{of}/{name} GET 303   404
+/delivery             GET    303      200
+/delivery/{of}/{name} GET    303      404
+/delivery/{of}/{name}/test POST 401   415
+/runs                 GET    303      200
+/runs/{id}            GET    303      404
+/plans                GET    303      200
+/plans/{id}           GET    303      404
+/notifications        GET    303      200
+/audit                GET    303      403
+/projects             GET    303      200
+/projects/{of}        GET    303      404
+/projects/{of}/invite POST   401      415
+/people               GET    303      403
+/keys                 GET    303      200
+/account/sign-out-everywhere POST 401 415
+/assets/htmx.js       GET    200      200
+/assets/console.js    GET    200      200
 /sign-in              GET    200      200
 /sign-in              POST   415      415
 /oidc/sign-in         GET    404      404

@@ -8,6 +8,7 @@ import pytest
 
 import api.app
 from api.calls import Services
+from reconciler.version import __version__
 from tests.api.callers import ask
 
 pytestmark = pytest.mark.anyio
@@ -24,11 +25,14 @@ async def test_anybody_may_read_it_and_it_loads_from_the_service_alone(services:
     assert policy.startswith(b"default-src 'none'; script-src 'self'; connect-src 'self'; ")
     assert [name for name, _ in answer.headers].count(b"content-security-policy") == 1
     places = re.findall(rb'(?:href|src|spec-url)="([^"]*)"', answer.body)
-    assert places == [b"/assets/icon.svg", b"/openapi.json", b"/openapi.json", b"/assets/redoc.js"]
+    of_version = f"?v={__version__}".encode()
+    icon, script = b"/assets/icon.svg" + of_version, b"/assets/redoc.js" + of_version
+    assert places == [icon, b"/openapi.json", b"/openapi.json", script]
     assert [(await ask(app, "GET", place.decode(), headers=[])).status for place in places] == [200] * 4
 
 
-def test_the_vendored_file_is_the_one_that_its_note_names() -> None:
-    script, note = (ASSETS / "redoc.js").read_bytes(), (ASSETS / "redoc.txt").read_text()
+@pytest.mark.parametrize("name", ["redoc", "htmx"])
+def test_a_vendored_file_is_the_one_that_its_note_names(name: str) -> None:
+    script, note = (ASSETS / f"{name}.js").read_bytes(), (ASSETS / f"{name}.txt").read_text()
     assert hashlib.sha256(script).hexdigest() in note
     assert b"cdn.redoc" not in script

@@ -36,7 +36,7 @@ def mistakes(seen: Seen) -> list[tuple[str, str]]:
 
 def test_a_stranger_is_led_to_the_form_and_from_there_to_where_they_went(local: Daemon) -> None:
     browser = Browser(local)
-    assert browser.get("/").location == "/account"
+    assert browser.get("/").location == "/sign-in?back=%2F"
     assert browser.get("/account").location == "/sign-in?back=/account"
     page = browser.get("/sign-in?back=/account%3Fdone%3Drevoked").page
     fields = {each.attributes["name"]: each.attributes for each in page.all("input")}
@@ -127,7 +127,7 @@ def test_there_is_no_provider_and_no_invitation(local: Daemon) -> None:
 def test_whoever_has_no_role_reads_so_and_sees_no_keys(local: Daemon) -> None:
     page = signed_in(local, "bob").get("/account").page
     assert "You have no role in any project yet." in page.text
-    assert page.words("h2") == ["You", "Projects", "Password"]
+    assert page.words("h2") == ["You", "Projects", "Password", "Sessions"]
     seen = signed_in(local, "bob").post("/account/keys", {"name": "x", "project": "default", "role": "user"})
     assert seen.status in (400, 404)
 
@@ -156,7 +156,7 @@ def test_a_key_is_shown_once_and_can_be_revoked(local: Daemon) -> None:
 def test_a_member_makes_keys_of_their_own_alone(world: World) -> None:
     browser = world.member("keyless")
     page = browser.get("/account").page
-    assert page.words("h2") == ["You", "Projects", "API keys"]
+    assert page.words("h2") == ["You", "Projects", "API keys", "Sessions"]
     assert "It is your own: it has at most your role, and ends when you are removed." in page.words("p")
     whose = next(each for each in page.all("input") if each.attributes.get("name") == "whose")
     assert whose.attributes == {"type": "hidden", "name": "whose", "value": "own"}
