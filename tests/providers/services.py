@@ -50,7 +50,7 @@ class Service:
 
     def sign_in(self, person: Person, provider: Provider) -> Page:
         """Come without a session, sign in at the provider, and where that ends."""
-        return provider.let_in(person, person.visit(f"{self.url}/"))
+        return provider.let_in(person, person.visit(f"{self.url}/account"))
 
 
 def auth(provider: Client, **more: object) -> dict[str, object]:

@@ -29,7 +29,7 @@ def test_the_keyboard_alone_signs_in_makes_and_revokes_a_key_and_signs_out(
 ) -> None:
     service = starting(certified, "north")
     certified.say("ada", **said("ada"))
-    come(visitor, certified, "ada", to=f"{service.url}/")
+    come(visitor, certified, "ada", to=f"{service.url}/account")
     arrive(visitor, "Your account")
     key = make_key(visitor, "for the pipeline")
     headers = {"Authorization": f"Bearer {key}"}
@@ -57,7 +57,7 @@ def test_a_code_lets_somebody_in_through_the_provider(
     service = starting(certified, "north")
     for login in ("ada", "bob"):
         certified.say(login, **said(login))
-    come(visitor, certified, "ada", to=f"{service.url}/")
+    come(visitor, certified, "ada", to=f"{service.url}/account")
     arrive(visitor, "Your account")
     answer = service.daemon.post("/v1/projects/north/invitations", {"role": "user"})
     bob = visiting()
@@ -77,7 +77,7 @@ def test_the_second_provider_signs_people_in_with_its_own_pages(
 ) -> None:
     service = starting(second)
     second.say("ada", **said("ada"))
-    visitor.visit(f"{service.url}/")
+    visitor.visit(f"{service.url}/account")
     visitor.page.get_by_placeholder("Your username").fill("ada")
     visitor.page.get_by_placeholder("Your password").fill(second.password)
     visitor.page.keyboard.press("Enter")
@@ -93,7 +93,7 @@ def test_a_password_signs_in_is_changed_and_no_longer_does(starting: Starting, v
     service = with_ada(starting(None))
     ada, elsewhere = visiting(), visiting()
     for one in (ada, elsewhere):
-        one.visit(f"{service.url}/")
+        one.visit(f"{service.url}/account")
         one.fill("User name", "ada")
         one.fill("Password", PASSWORD)
         one.press("Sign in")
@@ -118,7 +118,7 @@ def test_cookies_are_out_of_reach_of_scripts_and_of_other_sites(
 ) -> None:
     service = starting(certified)
     certified.say("ada", **said("ada"))
-    come(visitor, certified, "ada", to=f"{service.url}/")
+    come(visitor, certified, "ada", to=f"{service.url}/account")
     arrive(visitor, "Your account")
     [cookie] = visitor.context.cookies(service.url)
     assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == ("reconciler", True, "Lax", "/")
@@ -133,7 +133,7 @@ def test_over_https_the_cookie_belongs_to_this_host_alone(tmp_path: Path, browse
     provider.say("ada", **said("ada"))
     visitor = Visitor(browser, trusts_anybody=True)
     with provider.start(), services.running(tmp_path / "service", url, services.auth(provider), tls=tls):
-        come(visitor, provider, "ada", to=f"{url}/")
+        come(visitor, provider, "ada", to=f"{url}/account")
         arrive(visitor, "Your account")
         found = {cookie["name"]: (cookie["secure"], cookie["httpOnly"]) for cookie in visitor.context.cookies(url)}
         visitor.close()
@@ -147,7 +147,7 @@ def test_a_page_of_somebody_else_changes_nothing_and_frames_nothing(
     """The first is another site, to which the cookie is not sent; the second is the same site at another port."""
     service = starting(certified)
     certified.say("ada", **said("ada"))
-    come(visitor, certified, "ada", to=f"{service.url}/")
+    come(visitor, certified, "ada", to=f"{service.url}/account")
     arrive(visitor, "Your account")
     trap = f'<form method="post" action="{service.url}/sign-out"><button>Win</button></form>'
     frame = f'<iframe src="{service.url}/account"></iframe>'

@@ -33,7 +33,7 @@ def test_a_provider_that_is_down_is_told_on_a_page_and_found_again_when_it_is_ba
     service.sign_in(ada, certified)
     certified.stop()
     service.daemon.restart()
-    page = bob.visit(f"{service.url}/")
+    page = bob.visit(f"{service.url}/account")
     assert (page.status, page.heading) == (503, "Not at this moment")
     assert ada.me(service.url)["organizationAdmin"] is True  # who is signed in needs no provider
     certified.start()
@@ -44,7 +44,7 @@ def test_a_provider_that_is_down_is_told_on_a_page_and_found_again_when_it_is_ba
 
 def asked(person: Person, service: Service, provider: Provider) -> Page | None:
     """The provider's page where somebody begins to sign in; None while the service does not find the provider."""
-    page = person.visit(f"{service.url}/")
+    page = person.visit(f"{service.url}/account")
     return page if page.url.startswith(provider.issuer) else None
 
 
@@ -53,7 +53,7 @@ def test_a_provider_that_goes_down_in_the_middle_is_told_on_a_page(
 ) -> None:
     service = starting(certified)
     certified.say("ada", **said("ada"))
-    page = certified.let_in(ada, ada.visit(f"{service.url}/"), stop_at=f"{service.url}/oidc/redirect")
+    page = certified.let_in(ada, ada.visit(f"{service.url}/account"), stop_at=f"{service.url}/oidc/redirect")
     certified.stop()
     page = ada.visit(page.url)
     assert (page.status, page.heading) == (503, "Not at this moment")

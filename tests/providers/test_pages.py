@@ -39,7 +39,7 @@ def test_every_page_at_a_provider_is_fit_for_everybody(
     for login in ("ada", "bob"):
         certified.say(login, **said(login))
     ada, bob = visiting(), visiting()
-    come(ada, certified, "ada", to=f"{service.url}/")
+    come(ada, certified, "ada", to=f"{service.url}/account")
     arrive(ada, "Your account")
     look(ada, "account-without-keys")
     make_key(ada, "for the pipeline")
@@ -51,7 +51,7 @@ def test_every_page_at_a_provider_is_fit_for_everybody(
     bob.visit(f"{service.url}/oidc/redirect?code=of-nobody&state=of-nothing")
     arrive(bob, "You are not signed in")
     look(bob, "refused-callback")
-    come(bob, certified, "bob", to=f"{service.url}/")
+    come(bob, certified, "bob", to=f"{service.url}/account")
     arrive(bob, "No access yet")
     look(bob, "no-access-yet")
     bob.press("Use an invitation code")

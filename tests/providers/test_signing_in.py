@@ -97,7 +97,7 @@ def test_whoever_signs_out_is_signed_out_here_and_at_the_provider(
     ada.client.cookies.set("reconciler", cookie, domain="127.0.0.1")
     assert ada.client.get(f"{service.url}/v1/me").status_code == 401
     # Neither knows who this is: the provider asks anew.
-    assert not ada.visit(f"{service.url}/").url.startswith(service.url)
+    assert not ada.visit(f"{service.url}/account").url.startswith(service.url)
 
 
 # What else may happen, at the first
@@ -122,7 +122,7 @@ def test_whoever_says_no_at_the_provider_is_told_that_they_are_not_signed_in(
 ) -> None:
     service = starting(certified)
     certified.say("ada", **said("ada"))
-    page = certified.let_in(ada, ada.visit(f"{service.url}/"), press="no")
+    page = certified.let_in(ada, ada.visit(f"{service.url}/account"), press="no")
     assert (page.status, page.heading) == (403, "You are not signed in")
     assert service.sign_in(ada, certified).heading == "Your account"  # they thought better of it
 
@@ -133,7 +133,7 @@ def test_a_callback_counts_once_and_in_the_browser_alone_that_began(
     service = starting(certified)
     certified.say("ada", **said("ada"))
     callback = f"{service.url}/oidc/redirect"
-    page = certified.let_in(ada, ada.visit(f"{service.url}/"), stop_at=callback)
+    page = certified.let_in(ada, ada.visit(f"{service.url}/account"), stop_at=callback)
     assert bob.visit(page.url).status == 401
     assert bob.client.get(f"{service.url}/v1/me").status_code == 401
     on_the_way = [*ada.client.cookies.jar]
