@@ -18,6 +18,7 @@ NONE = "the service follows no repository in a project of yours; one is named un
 FINE = ("", "succeeded")  # outcomes that need no words; the empty one is that of no run, or of one that goes on
 SUSPENDED = "suspended"
 LONGEST_WAIT = 30.0  # seconds of one request for a run, since a proxy may end one that takes a minute
+PAUSE = 0.2  # seconds between two requests, since a service that stops or an older one does not wait
 LOST = "run {} left no record: it could not be written, or the service was restarted; `reconciler status` says more"
 STORED = ("succeeded", "superseded")  # superseded: a newer head's run did the work
 SHORTEST = 7  # digits that are enough to name the commit that is held
@@ -202,6 +203,7 @@ def _ended(service: Client, name: str, run: str, *, deadline: float | None) -> i
             raise Refused(
                 f"run {run} is not finished yet; --timeout waits longer, and it goes on without anyone waiting"
             )
+        time.sleep(PAUSE)
     output.write(runs.whole_report({**found, "repository": name}))
     outcome = client.text(found, "outcome")
     if outcome in STORED:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests import hostile_text
-from tests.cli.conftest import Program, Service
+from tests.cli.conftest import Outcome, Program, Service
 
 
 def destination(name: str, **more: Any) -> dict[str, Any]:
@@ -237,3 +237,58 @@ def test_history_is_of_one_resource(alone: Program, words: list[str]) -> None:
     outcome = alone("history", *words)
     assert outcome.code == 2
     assert outcome.err.endswith("error: give KIND and NAME, or KIND/NAME\n")
+
+
+def stream(*events: tuple[str, str]) -> bytes:
+    """A stream of events, and the comment that says that it is open."""
+    told = (
+        f'id: e-{number}\nevent: {event}\ndata: {{"key":"{key}"}}\n\n' for number, (event, key) in enumerate(events)
+    )
+    return "".join(["retry: 2000\nid: e-0\n\n", *told, ":\nid: e-9\n\n"]).encode()
+
+
+def lines(outcome: Outcome) -> list[str]:
+    """What is shown, without the headers of tables."""
+    return [line.partition(" ")[0] for line in outcome.out.splitlines() if not line.startswith("NAME")]
+
+
+def test_what_changes_is_shown_until_the_stream_can_not_be_opened_again(program: Program, service: Service) -> None:
+    service.answer("GET /v1/events", stream(*[("resource", f"Destination/{name}") for name in ("web", "new", "web")]))
+    service.answer("GET /v1/events", stream(("resource", "Destination/old"), ("run", "R"), ("resource", "Source/x")))
+    service.refuse("GET /v1/events", "No more.", status=503, code="unavailable")
+    service.answer("GET /v1/resources/Destination", {"resources": [destination("web"), destination("old")]})
+    service.answer("GET /v1/resources/Destination/web", {"resource": destination("web")})  # as it is known
+    service.answer("GET /v1/resources/Destination/web", {"resource": destination("web", status={"ready": False})})
+    service.answer("GET /v1/resources/Destination/new", {"resource": destination("new")})
+    outcome = program("get", "destinations", "-w")
+    assert lines(outcome) == ["web", "old", "new", "web"]
+    assert (outcome.code, outcome.err) == (1, "Destination/old is gone\nerror: no more\n")
+    asked = [request.headers.get("last-event-id") for request in service.requests if request.path == "/v1/events"]
+    assert asked == [None, "e-9", "e-9"]
+
+
+def test_names_that_are_watched_and_a_reset_are_read_as_such(program: Program, service: Service) -> None:
+    service.answer(
+        "GET /v1/events", stream(("resource", "Destination/other"), ("reset", ""), ("resource", "Destination"))
+    )
+    service.refuse("GET /v1/events", "No more.", status=503, code="unavailable")
+    for number in range(3):
+        status = {"ready": number == 0}
+        service.answer("GET /v1/resources/Destination/web", {"resource": destination("web", status=status)})
+    outcome = program("get", "destination/web", "-w", "-o", "json")
+    assert [json.loads(one)["status"] for one in outcome.out.replace("}\n{", "}\n\0{").split("\0")] == [
+        {"ready": True},
+        {"ready": False},
+    ]
+    assert [request.path for request in service.requests].count("/v1/resources/Destination/web") == 3
+
+
+def test_of_those_that_change_a_selector_shows_those_that_fit(program: Program, service: Service) -> None:
+    edge, core = ({"name": name, "labels": {"team": name}} for name in ("edge", "core"))
+    service.answer("GET /v1/events", stream(("resource", "Destination/edge"), ("resource", "Destination/core")))
+    service.refuse("GET /v1/events", "No more.", status=503, code="unavailable")
+    service.answer("GET /v1/resources/Destination", {"resources": []})
+    for metadata in (edge, core):
+        path = f"GET /v1/resources/Destination/{metadata['name']}"
+        service.answer(path, {"resource": destination("x", metadata=metadata)})
+    assert lines(program("get", "destinations", "-w", "-l", "team=edge")) == ["edge"]

@@ -1,6 +1,7 @@
 """Starting, stopping and reloading the daemon; what it says while it does."""
 
 import asyncio
+import contextlib
 import signal
 import socket
 import sqlite3
@@ -79,6 +80,26 @@ def test_a_request_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
         client.sendall(body[5:])
         assert client.recv(1000).startswith(b"HTTP/1.1 202")
         assert daemon.stop() == 0
+
+
+def test_a_stream_of_events_and_a_read_that_waits_end_at_once(tmp_path: Path, source: Repository) -> None:
+    settings = {"delivery": {"drainTimeout": "60s"}}
+    paths = ("/v1/events", "/v1/repositories/one?wait=60s")
+    with contextlib.ExitStack() as opened:
+        repositories = [watched("one", source.path)]
+        daemon = opened.enter_context(
+            daemons.running(tmp_path / "daemon", repositories=repositories, settings=settings)
+        )
+        daemon.run_of("one", source.head())
+        clients = [opened.enter_context(socket.create_connection((daemon.host, daemon.port))) for _ in paths]
+        for client, path in zip(clients, paths, strict=True):
+            client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {daemon.key}\r\n\r\n".encode())
+        assert clients[0].recv(4_096).startswith(b"HTTP/1.1 200")
+        begun = time.monotonic()
+        assert daemon.stop() == 0
+        assert time.monotonic() - begun < SLACK_SECONDS
+        assert clients[1].recv(4_096).startswith(b"HTTP/1.1 200")
+        assert daemon.complaints() == []
 
 
 def test_a_sign_in_that_waits_for_a_silent_provider_does_not_hold_up_a_stop(tmp_path: Path) -> None:

@@ -5,11 +5,16 @@ import pytest
 from reconciler.model.directory import Amendment, Member
 from reconciler.model.principals import Role
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import Record, ResourceChange
+from reconciler.store.records import Committed, KeyRow, Record, ResourceChange
 from tests.auth import directories
 from tests.store import rows
 from tests.store.contract_access import AUDITED, EVENT
 from tests.store.engines import Engine
+
+
+def _all_of(kind: str) -> KeyRow:
+    return KeyRow(rows.PROJECT, kind, "")
+
 
 ADDED = Amendment(AUDITED, users=(directories.user("new"),))
 
@@ -37,6 +42,25 @@ class SubscriptionPromises:
         await store.commit([rows.stored("a")], record=Record(change=ResourceChange(None)))
         await store.amend(ADDED, audit=EVENT)
         assert (heard, "new" in (await store.directory()).users) == ([ADDED], True)
+
+    async def test_each_commit_is_told_with_its_resources_and_the_revision_after_it(self, store: Store) -> None:
+        heard: list[Committed] = []
+        store.subscribe(Committed, heard.append)
+        before = await store.revision()
+        both, run = Record(beside=(Record(run=rows.run("R1")),)), Record(run=rows.run("R2"))
+        await store.commit([rows.stored("a"), rows.stored("b")], record=both)
+        await store.commit([rows.removed("a")], record=Record())
+        await store.commit((), record=run)
+        assert [[key.name for key in one.keys] for one in heard] == [["a", "b"], ["a"], []]
+        assert [one.revision - before for one in heard] == [1, 2, 2]
+        assert [one.records for one in heard] == [(both, *both.beside), (Record(),), (run,)]
+
+    async def test_of_many_resources_the_kind_is_told(self, store: Store) -> None:
+        heard: list[Committed] = []
+        store.subscribe(Committed, heard.append)
+        await store.commit([rows.stored(*(f"r{number}" for number in range(1_000)))], record=Record())
+        names = [f"r{number}" for number in range(200)]
+        assert [*heard[0].keys] == [*(KeyRow(rows.PROJECT, rows.KIND, name) for name in names), _all_of(rows.KIND)]
 
     async def test_what_is_not_stored_is_not_heard_of(self, engine: Engine, store: Store) -> None:
         heard: list[object] = []
