@@ -91,4 +91,4 @@ def test_many_empty_messages_and_endless_numbers_cost_little() -> None:
     for data in (request(scopes=16_000), b"\x80" * (32 << 10), b"\x0a\x00" * (16 << 10), b"\x00" * (32 << 10)):
         begins = time.process_time()
         assert preview_records(data[: 32 << 10], most=3) == []
-        assert time.process_time() - begins < 0.5
+        assert time.process_time() - begins < 0.1
