@@ -43,7 +43,7 @@ async def show(view: View) -> Response:
     groups = [
         ("Repositories", [problem for one in repositories for problem in _of_repository(view, one)]),
         ("Resources that are not stored as committed", await _refused(view, repositories)),
-        ("Resources that do not work", [_of_resource(one) for one in await states.wanting(view)]),
+        ("Resources that do not work", [_of_resource(one, repositories) for one in await states.wanting(view)]),
         ("Delivery", [problem for one in await states.deliveries(view) for problem in _of_delivery(view, one)]),
         ("Everything else", [_of_notification(view, one) for one in await states.notifications(view) if _is_new(one)]),
     ]
@@ -113,11 +113,16 @@ CAUSES = {
 }
 
 
-def _of_resource(one: Mapping[str, Any]) -> Problem:
+def _of_resource(one: Mapping[str, Any], repositories: list[dict[str, Any]]) -> Problem:
     """Return the line of a resource that is stored and does not do what it declares."""
     page, source = states.resource_page(one["project"], one["kind"], one["name"]), one["source"] or {}
-    place = f"{source['path']}:{source['line']}" if source.get("path") else ""
-    return Problem(one["state"], one["project"], f"{one['kind']} {one['name']}", page, one["reason"] or "", place)
+    path, line, place, address = source.get("path"), source.get("line") or 1, "", ""
+    if path:
+        place = f"{path}:{line}"
+        owner = next((each for each in repositories if each["name"] == source.get("repository")), {})
+        address = states.line_address(owner, source.get("commit"), path, line)
+    name = f"{one['kind']} {one['name']}"
+    return Problem(one["state"], one["project"], name, page, one["reason"] or "", place, address)
 
 
 def _of_delivery(view: View, one: Mapping[str, Any]) -> Iterator[Problem]:

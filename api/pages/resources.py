@@ -40,7 +40,7 @@ async def search(view: View) -> Response:
         asked=asked,
         is_filtered=any(asked.values()),
         mistakes=mistakes,
-        found=answer["resources"],
+        found=[{**one, "state": states.wanting_word(one)} for one in answer["resources"]],
         following=following if answer["next"] else "",
         kinds=[kind.name for kind in names.KINDS],
         statuses=STATES,

@@ -41,10 +41,15 @@ def of_resource(status: Mapping[str, Any]) -> State:
     """Say if a resource does what it is for, by its `status`."""
     word, reason = search.condition_of(status)
     if word is not search.State.READY:
-        return State(word, reason or "")
+        return State(wanting_word({"state": word}), reason or "")
     if status.get("delivery", {}).get("delivers"):
         return State("delivers")
     return State("rendered" if status.get("rendering", {}).get("hash") else word)
+
+
+def wanting_word(row: Mapping[str, Any]) -> str:
+    """Return the state of a row of the search. A Configuration that is idle is told from a destination without work."""
+    return "does not deliver" if row["state"] == search.State.IDLE else str(row["state"])
 
 
 def resource_page(project: str, kind: str, name: str) -> str:
@@ -69,7 +74,9 @@ async def wanting(view: View, kind: str = "") -> list[dict[str, Any]]:
     found = []
     for project in view.scope:
         answer = await view.api.maybe("GET /v1/resources", project=project, query=query)
-        found += [{**one, "project": project} for one in (answer or {}).get("resources", ())]
+        found += [
+            {**one, "state": wanting_word(one), "project": project} for one in (answer or {}).get("resources", ())
+        ]
     return found
 
 

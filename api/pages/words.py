@@ -48,7 +48,7 @@ GOOD = ("ready", "live", "all is live", "succeeded", "delivers", "rendered", "se
 BAD = (
     *("failed", "refused", "invalid", "forbidden", "error", "conflict", "critical", "damaged", "incomplete"),
     *("down", "unreachable", "unauthorized", "not-rendered", "branch-missing", "path-missing", "mirror-corrupt"),
-    *("unsigned", "unrelated-root", "unsupported-format"),
+    *("unsigned", "unrelated-root", "unsupported-format", "does not deliver"),
 )
 WARN = (
     *(

@@ -99,7 +99,8 @@ def test_the_overview_answers_if_the_commit_is_live(world: ConsoleWorld) -> None
 def test_problems_have_their_place_at_the_forge_and_their_cause(world: ConsoleWorld) -> None:
     page = world.browser("vera").get("/problems").page
     places = {each.attributes["href"] for each in page.all("a") if "github.com" in each.attributes["href"]}
-    assert places == {f"https://github.com/example/telemetry/blob/{world.telemetry.head()}/bad.yaml#L1"}
+    commit = world.telemetry.head()
+    assert places == {f"https://github.com/example/telemetry/blob/{commit}/{name}.yaml#L1" for name in ("bad", "stuck")}
     assert "/spec/type: is not a string" in page.text
     assert "prune-held" in page.text
     assert "processor, which the service cannot run yet" in page.text
