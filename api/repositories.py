@@ -192,6 +192,7 @@ async def resume(call: Call) -> Response:
 LIST_PARAMETERS = frozenset({"repository", "limit"})
 LARGEST_PAGE = 10_000  # runs
 PAGE = 100  # runs, when no limit is given: runs are kept, so that all of them would only grow
+CHANGES_PARAMETERS = frozenset({"limit"})
 MOST_CHANGES = 500  # resources of which one answer shows the fields
 LOOK_SECONDS = 1.0  # between two looks at a run that is waited for
 MISSING = "There is no such run; GET /v1/runs lists those that were recorded."
@@ -248,6 +249,9 @@ async def _one(call: Call, run: str, *, seconds: float) -> AsyncGenerator[bytes,
 @routes.add("GET /v1/runs/{id}/changes", Subject.REACH, Permission.READ)
 async def list_run_changes(call: Call) -> Response:
     """List the fields that a run changed, resource by resource."""
+    query = requests.Query(call.query, known=CHANGES_PARAMETERS, strict=False)
+    most = query.integer("limit", lowest=1, highest=MOST_CHANGES, default=MOST_CHANGES)
+    query.check()
     run, services, projects = call.parameters["id"], call.services, access.reach(call)
     head = services.repositories.run(run)  # it leaves memory once it is stored
     if head is None:
@@ -256,8 +260,8 @@ async def list_run_changes(call: Call) -> Response:
     if head is None:
         raise errors.NotFound(MISSING)
     project = _check(call, projects, head)
-    pairs = await services.store.run_changes(run, limit=MOST_CHANGES + 1)
-    found = await services.applier.compare(project, pairs[:MOST_CHANGES]) if pairs else ()
+    pairs = await services.store.run_changes(run, limit=most + 1)
+    found = await services.applier.compare(project, pairs[:most]) if pairs else ()
     if not access.permits(call, Permission.READ_RAW, project=project):
         found = tuple(map(kept_plans.without_raw, found))
     return Json(msgspec.json.encode({"changes": found, "more": len(found) < len(pairs)}))

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     auditing,
     authorization,
+    console,
     delivery,
     delivery_backlog,
     failing,
@@ -69,6 +70,7 @@ def measures(*, full: bool, before: Path | None = None) -> Mapping[str, Measure]
         "otlp": otlp.measure,
         "queueing": lambda: queueing.measure(appends=20_000),
         "metrics": lambda: metrics.measure(destinations=1_000, seconds=10),
+        "console": lambda: console.measure(files=10_000, destinations=1_000, seconds=30 if full else 10),
         "delivery": lambda: delivery.measure(seconds=10 if full else 4, rounds=5 if full else 3, before=before),
         **(_of_full() if full else _of_short()),
     }

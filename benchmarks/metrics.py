@@ -33,7 +33,7 @@ def measure(*, destinations: int, seconds: float) -> list[Figure]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with daemon(folder, repository=None) as running:
-            _deliver_to(running, destinations)
+            deliver_to(running, destinations)
             for _ in range(WARM):
                 _scrape(running)
             with _reads(running, folder) as alone:
@@ -45,7 +45,7 @@ def measure(*, destinations: int, seconds: float) -> list[Figure]:
     return [_of_scrapes(scrapes, size, destinations=destinations), _of_reads(beside, before)]
 
 
-def _deliver_to(running: Daemon, destinations: int) -> None:
+def deliver_to(running: Daemon, destinations: int) -> None:
     """Apply them, and wait until each has its queue."""
     names = [f"destination-{number:05d}" for number in range(destinations)]
     parameters = {"scheme": "http", "hostname": "127.0.0.1", "port": UNUSED, "persistent_queue_storage": "bench"}

@@ -20,7 +20,8 @@ async def show(view: View) -> Response:
     """Show one Configuration."""
     project, name = view.call.parameters["of"], view.call.parameters["name"]
     facts = await resources.read(view, project, KIND, name)
-    deliveries = {one["destination"]: one for one in await states.deliveries(view) if one["project"] == project}
+    spec = facts["resource"].get("spec") or {}
+    deliveries = await _deliveries(view, project, name, spec)
     mine = [one for one in deliveries.values() if name in one["configurations"]]
     rendered = await _rendered(view, project, name)
     return view.page(
@@ -29,12 +30,31 @@ async def show(view: View) -> Response:
         live="resource delivery",
         page_of=states.resource_page,
         project=project,
-        picture=flow_picture.draw(facts["resource"].get("spec") or {}, _describe(project, name, deliveries)),
+        picture=flow_picture.draw(spec, _describe(project, name, deliveries)),
         box=(flow_picture.WIDTH, flow_picture.HEIGHT),
         deliveries=mine,
         rendered=rendered,
         **facts,
     )
+
+
+async def _deliveries(
+    view: View, project: str, configuration: str, spec: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return the deliveries to the destinations that are drawn, by name."""
+    found = {}
+    for one in flow_picture.components(spec, "destinations")[: flow_picture.MOST]:
+        name = _destination(configuration, one)
+        answer = await view.api.maybe("GET /v1/destinations/{name}/delivery", project=project, name=name)
+        if answer:
+            found[name] = answer["delivery"]
+    return found
+
+
+def _destination(configuration: str, component: Mapping[str, Any]) -> str:
+    """Return the name by which a component is a destination of delivery."""
+    named = component.get("name")
+    return components.unversioned(named) if isinstance(named, str) else f"{configuration}:{component.get('id')}"
 
 
 async def _rendered(view: View, project: str, name: str) -> dict[str, Any]:
@@ -60,7 +80,7 @@ def _describe(project: str, configuration: str, deliveries: Mapping[str, Mapping
         title = name or str(component.get("id") or kind_of or kind)
         if component.get("disabled") is True:
             return title, "disabled", page, "off"
-        of_delivery = name or f"{configuration}:{component.get('id')}"
+        of_delivery = _destination(configuration, component)
         if kind == "Destination" and (delivery := deliveries.get(of_delivery)):
             rate = delivery.get("rates", {}).get("delivered")
             told = delivery["state"] if rate is None else f"{delivery['state']}, {words.number(rate)}/s"

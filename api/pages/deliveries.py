@@ -12,7 +12,7 @@ from api.pages.console import View
 from api.pages.forms import PagePath
 from api.requests import Query
 
-MOST_SHOWN = 200  # destinations; what needs somebody is on top
+MOST_SHOWN = 100  # destinations; what needs somebody is on top
 MOST_DEAD = 20
 WIDTH, HEIGHT = 300, 60  # of a chart, in the units of the SVG
 ONE = f"{PagePath.DELIVERY}/{{of}}/{{name}}"

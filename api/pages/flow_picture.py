@@ -43,25 +43,25 @@ Describe = Callable[[str, Mapping[str, Any]], tuple[str, str, str, str]]
 
 def draw(spec: Mapping[str, Any], describe: Describe) -> Picture:
     """Draw the flow of a Configuration's spec."""
-    sources, destinations = _components(spec, "sources"), _components(spec, "destinations")
+    sources, destinations = components(spec, "sources"), components(spec, "destinations")
     left_out = max(0, len(sources) - MOST) + max(0, len(destinations) - MOST)
     rows_in = [[("Source", one), *_own(one)] for one in sources[:MOST]]
     rows_out = [[*_own(one), ("Destination", one)] for one in destinations[:MOST]]
-    common = [("Processor", one) for one in _components(spec, "processors")]
+    common = [("Processor", one) for one in components(spec, "processors")]
     rows = max(len(rows_in), len(rows_out), 1)
     height = rows * (HEIGHT + BETWEEN) - BETWEEN + 2 * MARGIN
     middle = height // 2
     boxes: list[Box] = []
     lines: list[str] = []
 
-    def row(components: Sequence[tuple[str, Mapping[str, Any]]], x: int, y: int) -> tuple[int, int]:
+    def row(drawn: Sequence[tuple[str, Mapping[str, Any]]], x: int, y: int) -> tuple[int, int]:
         """Draw boxes from left to right; return where the row begins and ends."""
-        for number, (kind, one) in enumerate(components):
+        for number, (kind, one) in enumerate(drawn):
             place = x + number * (WIDTH + GAP)
             if number:
                 lines.append(_line(place - GAP, y, place, y))
             boxes.append(Box(place, y - HEIGHT // 2, *describe(kind, one)))
-        return x, x + len(components) * (WIDTH + GAP) - GAP
+        return x, x + len(drawn) * (WIDTH + GAP) - GAP
 
     def heights(count: int) -> list[int]:
         """The middles of rows, in the middle of the picture."""
@@ -83,13 +83,14 @@ def draw(spec: Mapping[str, Any], describe: Describe) -> Picture:
     return Picture(tuple(boxes), tuple(lines), width, height, left_out)
 
 
-def _components(spec: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
+def components(spec: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
+    """Return the components in one part of a spec, such as `sources`."""
     found = spec.get(part)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _own(component: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return [("Processor", one) for one in _components(component, "processors")]
+    return [("Processor", one) for one in components(component, "processors")]
 
 
 def _line(x: int, y: int, to_x: int, to_y: int) -> str:

@@ -12,7 +12,8 @@ from api.pages.forms import PagePath
 from api.pages.words import line_changes
 
 MOST_RUNS = 50
-MOST_STATUSES = 500  # of a run or a plan; the API has all
+MOST_STATUSES = 200  # of a run or a plan; the API has all
+MOST_CHANGES = 50  # resources of a run whose fields are shown
 MOST_LINES = 600  # of the difference of one rendering
 GRAVE = ("invalid", "error", "forbidden", "in-use", "not-found", "deleted", "deprecated", "configured", "created")
 
@@ -53,7 +54,8 @@ async def show_run(view: View) -> Response:
     run = (await view.api.ask("GET /v1/runs/{id}", project=view.chosen, id=number))["run"]
     changes: dict[str, Any] = {"changes": [], "more": False}
     if run["phase"] == "finished":
-        changes = await view.api.ask("GET /v1/runs/{id}/changes", project=view.chosen, id=number)
+        query = {"limit": MOST_CHANGES}
+        changes = await view.api.ask("GET /v1/runs/{id}/changes", project=view.chosen, query=query, id=number)
     statuses = sorted(run.pop("statuses", ()), key=_gravity)
     found = {one["name"]: one for one in await states.repositories(view)}
     repository = found.get(run["repository"], {})

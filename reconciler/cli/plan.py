@@ -284,7 +284,8 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
     told = shown if isinstance(shown, dict) else {}
     try:
         # What a plan with one entry says of itself, and of this entry, is one object here.
-        entry = msgspec.convert({**told, "name": told.get("repository")}, type=PlanEntry)
+        page = f"{server.rstrip('/')}/plans/{told.get('id')}"
+        entry = msgspec.convert({**told, "name": told.get("repository"), "page": page}, type=PlanEntry)
         plan = msgspec.convert({**told, "server": server}, type=Plan)
     except msgspec.ValidationError:
         raise Refused(NOT_OURS) from None

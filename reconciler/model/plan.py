@@ -163,6 +163,7 @@ class PlanEntry(_Shape, frozen=True):
     refused: bool = False  # the entry is atomic, and nothing of it would be stored
     flows: tuple[Flow, ...] = ()  # what changes in delivery, the gravest first
     link: str = ""
+    page: str = ""  # the address of the plan in the console of the server that made it
     renderings: tuple[PlanRendering, ...] = ()  # what changes for Collectors, by name
     renderings_left_out: int = 0  # Configurations that were not compared: they are too many, or too large
 

@@ -156,7 +156,9 @@ def _about(plan: Plan) -> Iterator[str]:
     if plan.stale:
         yield f"**Note:** {review_plan.STALE}.\n\n"
     if plan.server is not None:
-        yield f"Against {span(clean_text(plan.server))}{review_plan.revision(plan)}.\n\n"
+        pages = [linked(clean_text(entry.name), entry.page) for entry in plan.entries[:_ENTRIES] if entry.page]
+        kept = f" In the console: {', '.join(pages)}." if pages else ""
+        yield f"Against {span(clean_text(plan.server))}{review_plan.revision(plan)}.{kept}\n\n"
     several = len(plan.entries) > 1
     for entry in plan.entries:
         if entry.refused:

@@ -93,6 +93,7 @@ def test_an_answer_is_a_plan_with_one_entry(service: Service) -> None:
         notes=("a note",),
         refused=True,
         link="https://github.com/a/b/blob/{commit}/{path}#L{line}",
+        page=f"{service.url}/plans/{SHOWN['id']}",
     )
     assert ask(service) == Plan(
         base=PlanTip(ref="refs/heads/main", commit="b" * 40),

@@ -21,7 +21,7 @@ _ROWS = [
     rf"\*\*Note:\*\* {_SPAN} moved: [\d]+ commits? that this branch lacks (?:is|are) part of the plan\.",
     r"\*\*Note:\*\* this plan is stale: [a-z ;]+\.",
     rf"\*\*Note:\*\* nothing of the entry {_SPAN} would be stored: [a-z ,]+\.",
-    rf"Against {_SPAN}(?:, revision \d+ of its store)?\.",
+    rf"Against {_SPAN}(?:, revision \d+ of its store)?\.(?: In the console: {_LINK}(?:, {_LINK})*\.)?",
     r"\| entry \| folder \| what changes \|",
     r"\|---\|---\|---\|",
     rf"\| {_SPAN} \| {_SPAN} \| {_TOLD} \|",

@@ -13,9 +13,9 @@ function refresh() {
   const wait = Math.max(150, last + LEAST - Date.now());
   waiting = setTimeout(() => {
     waiting = 0;
-    if (document.hidden) return; // it is caught up when the page is looked at
+    if (document.hidden) return; // it is caught up when somebody looks at the page
     last = Date.now();
-    htmx.trigger(live(), "live");
+    if (live()?.dataset.live) htmx.trigger(live(), "live");
   }, wait);
 }
 
@@ -24,18 +24,31 @@ function say(text) {
   if (place && place.textContent !== text) place.textContent = text;
 }
 
+// A browser keeps six connections to a host: a page that nobody looks at lets its one go.
+let source = null;
+
 function follow() {
   const types = (live()?.dataset.live || "").split(" ").filter(Boolean);
-  if (!types.length || !window.EventSource) return;
-  const source = new EventSource("/v1/events");
-  for (const type of [...types, "reset"]) source.addEventListener(type, refresh);
+  if (!types.length || !window.EventSource || source || document.hidden) return;
+  source = new EventSource("/v1/events");
   let lost = false;
+  for (const type of [...types, "reset"]) source.addEventListener(type, refresh);
   source.addEventListener("open", () => { say("live"); if (lost) refresh(); lost = false; });
   source.addEventListener("error", () => { say("not connected"); lost = true; });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
-  window.addEventListener("pagehide", () => source.close());
-  window.addEventListener("pageshow", event => { if (event.persisted) location.reload(); });
 }
+
+function leave() {
+  source?.close();
+  source = null;
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return leave();
+  follow();
+  refresh();
+});
+window.addEventListener("pagehide", leave);
+window.addEventListener("pageshow", event => { if (event.persisted) location.reload(); });
 
 function age(element) {
   const seconds = (Date.now() - Date.parse(element.dateTime)) / 1000;
