@@ -297,9 +297,9 @@ class UnreadableClaims:
 
 
 def granted_roles(
-    claims: Mapping[str, object], names: "CustomClaims", *, projects: Collection[str] | None
+    claims: Mapping[str, object], names: "CustomClaims", *, projects: Collection[str]
 ) -> GrantedRoles | UnreadableClaims:
-    """Return the access that these claims grant with these projects; with None, every named project exists.
+    """Return the access that these claims grant with these projects.
 
     A project that does not exist only loses its own role: the roles of others stay the same.
     """
@@ -332,10 +332,10 @@ def _groups_6(said: ReadClaims, names: "CustomClaims") -> ReadClaims:
     return replace(said, groups=(), notes=(*said.notes, f"Groups are ignored: {why} ({ClaimRule.GROUPS_6})."))
 
 
-def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[str] | None) -> GrantedRoles:
+def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[str]) -> GrantedRoles:
     """Return the roles in the named projects (direct claims 3, 4 and 6, groups and roles 4)."""
     pool = pooled_roles((*said.entries, *group_entries(said.groups, names)))
-    there = [one for one in pool if (model_names.wrong_project(one) is None if projects is None else one in projects)]
+    there = [one for one in pool if one in projects]
     otherwise = _otherwise(said, names, pool)
     found = {project: _role(pool[project], names) or otherwise for project in there}
     unknown = tuple(sorted(pool.keys() - found.keys()))
