@@ -45,7 +45,7 @@ STATUS_COLUMNS = (
     Column("WHERE", client.place),
 )
 COLUMNS = (
-    Column("ID", tables.short_id("id"), whole="id"),
+    Column("ID", "id"),
     Column("REPOSITORY", "repository"),
     Column("PROJECT", "project", optional=True, wide=True),
     Column("OUTCOME", outcome),
@@ -115,10 +115,7 @@ def status_reasons(statuses: Sequence[Value]) -> str:
 @wide_form_option
 @connected
 def runs(service: Client, *, run: str | None, last: str | None, with_fields: bool, form: str) -> None:
-    """List the latest runs, or show every status and reason of the run ID.
-
-    The last eight characters of an ID, as the list and the service's log show them, do as well.
-    """
+    """List the latest runs, or show every status and reason of the run ID."""
     if run is not None and last is not None:
         raise click.UsageError("give either an ID or --last, not both")
     if run is None and last is None:
@@ -135,8 +132,6 @@ def runs(service: Client, *, run: str | None, last: str | None, with_fields: boo
         run = client.text(service.get("repositories", last, missing=missing), "repository", "lastRun")
         if not run:
             raise Refused(f"{last} has had no run yet; `reconciler reconcile {last}` asks for one")
-    elif run is not None:
-        run = tables.whole_id(run, lambda: [client.text(each, "id") for each in _listed(service, limit=MOST)])
     one = service.get("runs", str(run), missing=NO_RUN.format(run)).get("run")
     if not with_fields or not isinstance(one, dict):
         tables.write_one(one, form=form, as_text=lambda: whole_report(one))
