@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from reconciler.auth import changes, claims
@@ -152,14 +152,35 @@ def _hashed(identity: ProviderIdentity) -> str:
 
 
 class AdmissionReason(Enum):
-    """The reason why a person is not admitted."""
+    """The reason why a person is not admitted, with the sentence for the person. No sentence tells who else there is,
+    or whom an invitation waits for.
+    """
 
-    NOT_FIRST = auto()  # nobody is there yet, and `auth.oidc.firstAdmin` means somebody else
-    NOT_INVITED = auto()  # no role, no code, no verified address that waits, no claims that grant anything
-    WRONG_CODE = auto()  # unknown, used or expired: nobody learns which
-    GRANTED_NOTHING = auto()  # claims decide (`disableInvitations`), and they grant nothing
-    UNREADABLE_CLAIMS = auto()  # nothing else lets them in, and the claims cannot be read
-    FULL = auto()  # there are as many people as there may be
+    # nobody is there yet, and `auth.oidc.firstAdmin` means somebody else
+    NOT_FIRST = (
+        "Nobody administers this service yet, and its settings say who is to be the first; ask whoever set it up."
+    )
+    # no role, no code, no verified address that waits, no claims that grant anything
+    NOT_INVITED = (
+        "You have no role in any project here; ask an administrator of one for an invitation. One of your e-mail "
+        "address counts only when your provider says that the address is verified."
+    )
+    # unknown, used or expired: nobody learns which
+    WRONG_CODE = (
+        "This invitation code opens nothing: it is mistyped, was used, or has expired; ask whoever gave it to you for "
+        "another one."
+    )
+    # claims decide (`disableInvitations`), and they grant nothing
+    GRANTED_NOTHING = (
+        "What your provider says of you opens no project here; ask whoever manages your groups and roles there."
+    )
+    # nothing else lets them in, and the claims cannot be read
+    UNREADABLE_CLAIMS = (
+        "What your provider says of you cannot be read; ask whoever manages your groups and roles there, and show them "
+        "this: {reason}"
+    )
+    # there are as many people as there may be
+    FULL = "There are as many people or memberships here as there may be; ask an administrator to remove some."
 
 
 class NotAdmitted(errors.Refused):
@@ -193,23 +214,6 @@ class Admission:
     amendment: Amendment | None
     refused: NotAdmitted | None = None
     told: tuple[str, ...] = ()
-
-
-SENTENCES: Mapping[AdmissionReason, str] = {
-    AdmissionReason.NOT_FIRST: "Nobody administers this service yet, and its settings say who is to be the first; "
-    "ask whoever set it up.",
-    AdmissionReason.NOT_INVITED: "You have no role in any project here; ask an administrator of one for an "
-    "invitation. One of your e-mail address counts only when your provider says that the address is verified.",
-    AdmissionReason.WRONG_CODE: "This invitation code opens nothing: it is mistyped, was used, or has expired; ask "
-    "whoever gave it to you for another one.",
-    AdmissionReason.GRANTED_NOTHING: "What your provider says of you opens no project here; ask whoever manages your "
-    "groups and roles there.",
-    AdmissionReason.UNREADABLE_CLAIMS: "What your provider says of you cannot be read; ask whoever manages your "
-    "groups and roles there, and show them this: {reason}",
-    AdmissionReason.FULL: "There are as many people or memberships here as there may be; ask an administrator to "
-    "remove some.",
-}
-"""The sentence for the person. Nothing in it tells who else there is, or whom an invitation waits for."""
 
 
 def admit(directory: Directory, arrival: Arrival, policy: "OIDC") -> Admission:
@@ -399,4 +403,4 @@ def _otherwise(directory: Directory, arrival: Arrival, policy: "OIDC", why: Admi
 
 
 def _refused(why: AdmissionReason, *, reason: str = "", told: tuple[str, ...] = ()) -> NotAdmitted:
-    return NotAdmitted(SENTENCES[why].format(reason=reason), why=why, told=told)
+    return NotAdmitted(why.value.format(reason=reason), why=why, told=told)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -11,6 +10,7 @@ import msgspec
 
 from reconciler.model import errors
 from reconciler.model import text as model_text
+from reconciler.settings import scalars
 
 # The algorithms by which an ID token may be signed.
 #
@@ -185,7 +185,7 @@ def requested_scopes(configuration: ProviderConfiguration, document: ProviderDoc
 def is_local(url: str) -> bool:
     """Return True for plain http to this machine alone, where nobody else listens."""
     parts = _split(url)
-    return parts is not None and parts.scheme == "http" and _is_loopback(parts.hostname or "")
+    return parts is not None and parts.scheme == "http" and scalars.is_loopback(parts.hostname or "")
 
 
 def _lacks(issuer: str, what: str) -> str:
@@ -246,10 +246,3 @@ def _split(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
