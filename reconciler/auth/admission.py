@@ -188,8 +188,8 @@ class NotAdmitted(errors.Refused):
     `told` are sentences for the log.
     """
 
-    def __init__(self, message: str, *, why: AdmissionReason, told: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, why: AdmissionReason, *, reason: str = "", told: tuple[str, ...] = ()) -> None:
+        super().__init__(why.value.format(reason=reason))
         self.why = why
         self.told = told
 
@@ -219,15 +219,16 @@ class Admission:
 def admit(directory: Directory, arrival: Arrival, policy: "OIDC") -> Admission:
     """Decide about a sign-in. Raises NotAdmitted if the person is refused and no change must be written."""
     known = directory.person(arrival.proved.identity)
+    before = provisioned_standing(directory, known)
     if _is_first(directory, arrival.proved, policy):
-        decided = _first(directory)
-    elif policy.disable_invitations:
-        decided = _synchronised(directory, arrival, policy, known=known)
-    elif known is None:
-        decided = _newcomer(directory, arrival, policy)
+        roles = dict.fromkeys(sorted(directory.projects), Role.ADMIN)
+        decided = _Decided(ProvisionedStanding(organization_admin=True, roles=roles, rules=("The first person.",)))
+    elif known is None or policy.disable_invitations:
+        decided = _by_claims(directory, arrival, policy, known=known, before=before)
     else:
-        decided = _returning(directory, arrival, known=known)
-    return _admission(directory, arrival, known=known, decided=decided)
+        after = _with(before, _invitations(directory, arrival))
+        decided = _Decided(after, why=AdmissionReason.NOT_INVITED if after.is_nothing else None)
+    return _admission(directory, arrival, known=known, before=before, decided=decided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,55 +268,36 @@ def _has_admin(users: Iterable[User], proved: ProvedIdentity) -> bool:
     )
 
 
-def _first(directory: Directory) -> _Decided:
-    roles = dict.fromkeys(sorted(directory.projects), Role.ADMIN)
-    return _Decided(ProvisionedStanding(organization_admin=True, roles=roles, rules=("The first person.",)))
-
-
-def _synchronised(directory: Directory, arrival: Arrival, policy: "OIDC", *, known: User | None) -> _Decided:
-    """Decide by claims alone."""
-    before = provisioned_standing(directory, known)
-    found = _granted(directory, arrival, policy)
-    if isinstance(found, UnreadableClaims):
-        return _unreadable(before, found)
-    after = _of_claims(found)
-    if after.organization_admin:
-        after = replace(after, roles=before.roles)
-    elif known is not None and _is_last_admin(directory, known, arrival.proved):
+def _by_claims(
+    directory: Directory, arrival: Arrival, policy: "OIDC", *, known: User | None, before: ProvisionedStanding
+) -> _Decided:
+    """Decide by claims, and by invitations too if they count, which is for a new person."""
+    taken = () if policy.disable_invitations else _invitations(directory, arrival)
+    found = claims.granted_roles(arrival.proved.claims, policy.custom_claims, projects=directory.projects)
+    if isinstance(found, UnreadableClaims):  # rule 7 of the direct claims: the present access stays
+        after = _with(before, taken)
+        told = (f"the claims cannot be read and change nothing: {found.reason}",)
+        why = AdmissionReason.UNREADABLE_CLAIMS if after.is_nothing else None
+        return _Decided(after, told=told, why=why, unread=found.reason)
+    if not found.organization_admin and known is not None and _is_last_admin(directory, known, arrival.proved):
         told = ("the only organization admin stays one, though the claims do not say it",)
         return _Decided(before, told=(*told, *_skipped(found)))
-    why = _otherwise(directory, arrival, policy, AdmissionReason.GRANTED_NOTHING) if after.is_nothing else None
+    roles = before.roles if found.organization_admin else found.roles
+    rules = () if found.is_nothing and taken else found.reasons
+    after = _with(ProvisionedStanding(found.organization_admin, roles, rules), taken)
+    if not after.is_nothing:
+        return _Decided(after, told=_skipped(found))
+    why = AdmissionReason.GRANTED_NOTHING if policy.disable_invitations else AdmissionReason.NOT_INVITED
+    if policy.first_admin.claim and not _has_admin(directory.users.values(), arrival.proved):
+        why = AdmissionReason.NOT_FIRST
     return _Decided(after, told=_skipped(found), why=why)
 
 
-def _unreadable(before: ProvisionedStanding, found: UnreadableClaims) -> _Decided:
-    """Keep the present access, because claims cannot be read (rule 7 of the direct claims)."""
-    told = (f"the claims cannot be read and change nothing: {found.reason}",)
-    why = AdmissionReason.UNREADABLE_CLAIMS if before.is_nothing else None
-    return _Decided(before, told=told, why=why, unread=found.reason)
-
-
-def _newcomer(directory: Directory, arrival: Arrival, policy: "OIDC") -> _Decided:
-    """Decide about a new person if invitations count: by invitations and claims together."""
-    taken = _invitations(directory, arrival)
-    found = _granted(directory, arrival, policy)
-    if isinstance(found, UnreadableClaims):
-        return _unreadable(_with(NO_STANDING, taken), found)
-    after = _with(NO_STANDING if found.is_nothing else _of_claims(found), taken)
-    why = _otherwise(directory, arrival, policy, AdmissionReason.NOT_INVITED) if after.is_nothing else None
-    return _Decided(after, told=_skipped(found), why=why)
-
-
-def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decided:
-    """Decide about a known person if invitations count: invitations add to the present access."""
-    before = provisioned_standing(directory, known)
-    after = _with(before, _invitations(directory, arrival))
-    return _Decided(after, why=AdmissionReason.NOT_INVITED if after.is_nothing else None)
-
-
-def _admission(directory: Directory, arrival: Arrival, *, known: User | None, decided: _Decided) -> Admission:
+def _admission(
+    directory: Directory, arrival: Arrival, *, known: User | None, before: ProvisionedStanding, decided: _Decided
+) -> Admission:
     """Return the decision with the change to write. Raises NotAdmitted if the person is refused without a change."""
-    before, after, why = provisioned_standing(directory, known), decided.after, decided.why
+    after, why = decided.after, decided.why
     added = after.roles.keys() - before.roles.keys()
     if added and changes.count_members(directory) + len(added) > changes.MOST_MEMBERSHIPS:
         kept = {project: role for project, role in after.roles.items() if project not in added}
@@ -324,7 +306,7 @@ def _admission(directory: Directory, arrival: Arrival, *, known: User | None, de
         why = why or AdmissionReason.FULL
     person = _person(directory, arrival, known=known)
     told = tuple(f"{person.name} signs in: {one}" for one in decided.told)
-    refused = None if why is None else _refused(why, reason=decided.unread, told=told)
+    refused = None if why is None else NotAdmitted(why, reason=decided.unread, told=told)
     if refused is not None and before.is_nothing:
         raise refused
     amendment = sign_in_amendment(known, person, before=before, after=after)
@@ -358,7 +340,7 @@ def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ..
     by_address = [one for one in every if address and one.email == address]
     found = changes.valid_invitations(directory, (*by_code, *by_address), now=arrival.now)
     if code and not any(one.digest == digest for one in found if digest is not None):
-        raise _refused(AdmissionReason.WRONG_CODE)
+        raise NotAdmitted(AdmissionReason.WRONG_CODE)
     return tuple(sorted(found, key=lambda one: one.id))
 
 
@@ -374,15 +356,6 @@ def _with(start: ProvisionedStanding, taken: Iterable[Invitation]) -> Provisione
     return replace(start, roles=dict(sorted(roles.items())), rules=tuple(rules), taken=taken)
 
 
-def _granted(directory: Directory, arrival: Arrival, policy: "OIDC") -> GrantedRoles | UnreadableClaims:
-    return claims.granted_roles(arrival.proved.claims, policy.custom_claims, projects=directory.projects)
-
-
-def _of_claims(found: GrantedRoles) -> ProvisionedStanding:
-    """Return the access that claims give."""
-    return ProvisionedStanding(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
-
-
 def _is_last_admin(directory: Directory, person: User, proved: ProvedIdentity) -> bool:
     others = (user for user in directory.users.values() if user.id != person.id)
     return person.organization_admin and not _has_admin(others, proved)
@@ -394,13 +367,3 @@ def _skipped(found: GrantedRoles) -> tuple[str, ...]:
     shown = ", ".join(map(text.visible, found.unknown[:MOST_TOLD]))
     more = f" and {len(found.unknown) - MOST_TOLD} more" if len(found.unknown) > MOST_TOLD else ""
     return (f"the claims name projects that do not exist, which are skipped: {shown}{more}",)
-
-
-def _otherwise(directory: Directory, arrival: Arrival, policy: "OIDC", why: AdmissionReason) -> AdmissionReason:
-    """Return why a person is refused: that another person shall be the first comes before other reasons."""
-    has_admin = _has_admin(directory.users.values(), arrival.proved)
-    return AdmissionReason.NOT_FIRST if policy.first_admin.claim and not has_admin else why
-
-
-def _refused(why: AdmissionReason, *, reason: str = "", told: tuple[str, ...] = ()) -> NotAdmitted:
-    return NotAdmitted(why.value.format(reason=reason), why=why, told=told)

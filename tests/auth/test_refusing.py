@@ -22,7 +22,7 @@ def test_the_reason_is_said_with_the_names_of_the_claims_and_no_value() -> None:
 
 @given(st.dictionaries(st.text(max_size=300), st.none(), max_size=60))
 def test_it_is_bounded_and_on_one_line_whatever_claims_come(claims: dict[str, object]) -> None:
-    refusal = NotAdmitted("No.", why=AdmissionReason.FULL)
+    refusal = NotAdmitted(AdmissionReason.FULL)
     sentence = sign_in.refusal_sentence(refusal, claims, who="noa")
     longest = len(r"\U0010ffff")  # of one character that is escaped
     assert len(sentence) < 500 + longest * (31 * 66)
