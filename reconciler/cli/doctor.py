@@ -50,7 +50,11 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], is_full: bo
         check(files.NAME, _files, loaded, environment),
         check(services.PROGRAM_NAME, services.check_git),
         check(services.SANDBOX_NAME, services.check_sandbox),
-        DoctorCheck(services.REPOSITORY_NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
+        DoctorCheck(
+            services.REPOSITORY_NAME,
+            partial(services.check_repositories, settings.repositories, state=settings.state_dir),
+            ALL_REPOSITORIES_SECONDS,
+        ),
         *(
             check(kind.file, files.check_database, places.of(kind), kind, is_full=is_full, seconds=deep)
             for kind in KINDS
@@ -68,10 +72,6 @@ def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding
     if in_file and loaded.config is not None:
         named.append(NamedFile("auth.oidc.oauth2ClientSecret", loaded.config, is_secret=True))
     return [*files.check_named_files(named), *files.check_secrets_folder(loaded.settings.secrets.directory)]
-
-
-async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
-    return await services.check_repositories(settings.repositories, state=settings.state_dir)
 
 
 def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
