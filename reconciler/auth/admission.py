@@ -17,7 +17,6 @@ from reconciler.model.directory import (
     Invitation,
     Member,
     ProvedIdentity,
-    ProviderIdentity,
     User,
 )
 from reconciler.model.principals import Role, weaker
@@ -127,19 +126,12 @@ def _wanted(proved: ProvedIdentity) -> str:
     # An unverified name must not look like an address: people who give roles by name would believe it.
     unlike = preferred.partition("@")[0] if isinstance(preferred, str) else None
     for offered in (verified_email(proved.claims), unlike):
-        if isinstance(offered, str) and changes.is_name(offered) and not _has_credential(offered):
+        # No key or code of ours: URLs must not have one, so nobody could remove the person.
+        has_credential = offered is not None and (directory.holds_key(offered) or changes.holds_code(offered))
+        if offered is not None and changes.is_name(offered) and not has_credential:
             return offered
-    return "person-" + _hashed(proved.identity)
-
-
-def _has_credential(text: str) -> bool:
-    """Return True if a text has a key or a code of ours. URLs must not have one, so nobody could remove the person."""
-    return directory.holds_key(text) or changes.holds_code(text)
-
-
-def _hashed(identity: ProviderIdentity) -> str:
-    text = f"{identity.issuer}\0{identity.subject}".encode("utf-8", "surrogatepass")
-    return hashlib.sha256(text).hexdigest()[:_HASHED]
+    whole = f"{proved.identity.issuer}\0{proved.identity.subject}".encode("utf-8", "surrogatepass")
+    return "person-" + hashlib.sha256(whole).hexdigest()[:_HASHED]
 
 
 # The decision at each sign-in: if a person is admitted, and with which roles.
@@ -249,15 +241,12 @@ def _is_first(directory: Directory, proved: ProvedIdentity, policy: "OIDC") -> b
     """
     if not policy.first_admin.claim:
         return not directory.users
-    return not _has_admin(directory.users.values(), proved) and _is_named(proved.claims, policy)
-
-
-def _is_named(told: Mapping[str, object], policy: "OIDC") -> bool:
-    if policy.first_admin.claim == "email" and told.get("email_verified") is not True:
+    claim, wanted = policy.first_admin.claim, policy.first_admin.value
+    if claim == "email" and proved.claims.get("email_verified") is not True:
         return False
-    value = told.get(policy.first_admin.claim)
-    values = value if isinstance(value, list) else [value]
-    return bool(policy.first_admin.value) and policy.first_admin.value in values
+    value = proved.claims.get(claim)
+    is_named = bool(wanted) and wanted in (value if isinstance(value, list) else [value])
+    return is_named and not _has_admin(directory.users.values(), proved)
 
 
 def _has_admin(users: Iterable[User], proved: ProvedIdentity) -> bool:

@@ -113,7 +113,9 @@ def group_entries(groups: Iterable[str], names: "CustomClaims") -> list[ProjectE
     size, prefix = len(names.projects_group_prefix), _folded(names.projects_group_prefix)
     others = {*_roles(names), _folded(names.org_admin_group_name)}
     behind = [one[size:] for one in groups if _folded(one[:size]) == prefix and _folded(one) not in others]
-    found = [project_entry(_lower(one), rule=ClaimRule.GROUPS_4) for one in behind]
+    # Projects are called in small letters. Others than ASCII's stay, and make an entry malformed.
+    lower = [one.lower() if one.isascii() else one for one in behind]
+    found = [project_entry(one, rule=ClaimRule.GROUPS_4) for one in lower]
     return [one for one in found if one is not None]
 
 
@@ -131,11 +133,6 @@ def _roles(names: "CustomClaims") -> dict[tuple[bool, str], Role]:
 
 def _folded(text: str) -> tuple[bool, str]:
     return text.isascii(), text.casefold()
-
-
-def _lower(text: str) -> str:
-    # Projects are called in small letters. Others than ASCII's stay, and make an entry malformed.
-    return text.lower() if text.isascii() else text
 
 
 # Reading one claim: its JSON type, its entries, and how many there may be.

@@ -140,7 +140,7 @@ class SigningIn:
             return False
         assert user is not None
         self._attempts.succeeded(name, address)
-        self._remember(user, proof)
+        self._remembered[user.name] = _Remembered(user, proof, self._monotonic() + REMEMBERED_SECONDS)
         return True
 
     def close(self) -> None:
@@ -178,10 +178,6 @@ class SigningIn:
         if found is None or user is None or found.user.password != user.password or found.user.id != user.id:
             return False
         return self._monotonic() < found.until and hmac.compare_digest(found.proof, proof)
-
-    def _remember(self, user: User, proof: bytes) -> None:
-        until = self._monotonic() + REMEMBERED_SECONDS
-        self._remembered[user.name] = _Remembered(user, proof, until)
 
 
 # Refusals in the log. They contain only the names of claims, shortened and on one line, since the provider chose them.

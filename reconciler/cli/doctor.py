@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli import exits, output, tables
+from reconciler.cli import exits, output
 from reconciler.cli.options import config_option, state_option
 from reconciler.model.values import Value
 from reconciler.ops import databases
@@ -116,8 +116,7 @@ def doctor(config: Path | None, state_dir: str | None, *, full: bool, form: str)
         output.write(output.as_json({"findings": findings}))
     else:
         for one in found:
-            status = tables.word(one.status) + " " * (WIDTH - len(one.status))
-            output.write(f"{status}  {one.check}: {one.sentence}\n")
+            output.line(f"{one.status:{WIDTH}}  {one.check}: {one.sentence}")
     return CODES[ops_doctor.worst(found)]
 
 

@@ -97,10 +97,8 @@ class Program(OrderedGroup):
     epilog=documentation(Path(sys.prefix)),
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="Print the version.")
-@click.pass_context
-def program(context: click.Context) -> None:
+def program() -> None:
     """Keep telemetry configuration as Git says, and work with it."""
-    context.color = output.is_coloured(None)
 
 
 def main() -> int:

@@ -63,7 +63,7 @@ def verdict(run: Value) -> str:
         told = ["nothing changed"]
     where = f" at {client.text(run, 'commit')[:12]}" if client.text(run, "commit") else ""
     more = visible("; ".join((where, *told)))
-    return f"{visible(client.text(run, 'repository'))}: {tables.word(ended)}{more}\n"
+    return f"{visible(client.text(run, 'repository'))}: {visible(ended)}{more}\n"
 
 
 def whole_report(run: Value) -> str:
@@ -123,7 +123,8 @@ def runs(service: Client, *, run: str | None, last: str | None, with_fields: boo
             raise click.UsageError("--fields is for one run; give an ID or --last")
         # The service finds those of one project only among all.
         limit = SHOWN if service.project is None else MOST
-        found = of_project(service, _listed(service, limit=limit))[:SHOWN]
+        found = client.objects(service.get("runs", query={"limit": str(limit)}), "runs")
+        found = of_project(service, found)[:SHOWN]
         tables.write_list("runs", found, COLUMNS, form=form, empty="no runs found")
         return
     if last is not None:
@@ -148,13 +149,9 @@ def _changes(found: dict[str, Value]) -> str:
         where = f" ({visible(client.place(one.get('at')))})" if one.get("at") else ""
         reason = f": {visible(client.text(one, 'reason'))}" if one.get("reason") else ""
         named = f"{client.text(one, 'kind')}/{client.text(one, 'name')}"
-        lines += f"{visible(named)} {tables.word(client.text(one, 'status'))}{where}{reason}\n"
+        lines += f"{visible(named)} {visible(client.text(one, 'status'))}{where}{reason}\n"
         lines += fields.field_lines(one)
     return lines + ("and more resources, which are not shown\n" if found.get("more") else "")
-
-
-def _listed(service: Client, *, limit: int) -> list[dict[str, Value]]:
-    return client.objects(service.get("runs", query={"limit": str(limit)}), "runs")
 
 
 def of_project(service: Client, found: list[dict[str, Value]]) -> list[dict[str, Value]]:

@@ -9,20 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from reconciler.cli import client, output
-from reconciler.cli.output import BAD, BUSY, GOOD, RESET
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 
 GAP = "   "
-WORDS = {
-    GOOD: "ready created configured deleted succeeded idle sending",
-    BUSY: "queued running partial incomplete not-ready deprecated suspended never-read drifted waiting closed held "
-    "orphaned unused",
-    BAD: "invalid error in-use forbidden not-found refused failed unreachable unauthorized branch-missing path-missing "
-    "empty down unrelated-root unsigned unsupported-format mirror-corrupt prune-held",
-}
-COLOURS = {word: colour for colour, words in WORDS.items() for word in words.split()}
-STATES = frozenset({"STATE", "STATUS", "OUTCOME"})  # the columns whose words get a colour
 
 Cell = Callable[[Value], str]
 
@@ -107,16 +97,8 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [list(header), *([visible(cell) or "-" for cell in row] for row in rows)]
     sizes = [[cell_len(cell) for cell in line] for line in lines]
     widths = [max(column) for column in zip(*sizes, strict=True)]
-    states = [index for index, name in enumerate(header) if name in STATES]
-    lines[1:] = [[word(cell) if index in states else cell for index, cell in enumerate(line)] for line in lines[1:]]
     return "".join(
         GAP.join(cell + " " * (width - size) for cell, width, size in zip(line, widths, taken, strict=True)).rstrip()
         + "\n"
         for line, taken in zip(lines, sizes, strict=True)
     )
-
-
-def word(text: str) -> str:
-    """Return a state or a status in its colour; any other text made visible."""
-    colour = COLOURS.get(text)
-    return f"{colour}{text}{RESET}" if colour else visible(text)

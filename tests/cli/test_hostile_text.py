@@ -236,7 +236,7 @@ ASKING = [
     ["schema", EVERYTHING],
     [EVERYTHING],
     [f"--{EVERYTHING}"],
-    ["get", "--color", EVERYTHING],
+    ["plan", "--color", EVERYTHING],
     ["get", "destinations", "--server", f"http://127.0.0.1:1/{EVERYTHING}"],
     ["get", "destinations", "--server", EVERYTHING],
     ["get", "destinations", "--api-key", EVERYTHING],

@@ -1,7 +1,6 @@
 """The program as a whole: start, failures, exit codes, and what it never does."""
 
 import os
-import pty
 import resource
 import socket
 import subprocess
@@ -231,29 +230,6 @@ def test_a_pipe_that_is_closed_from_the_start_is_quiet(alone: Program) -> None:
     finally:
         os.close(write)
     assert ran.stderr == b""
-
-
-@pytest.mark.parametrize(("more", "colour"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
-def test_a_terminal_gets_colour_unless_it_says_no(
-    program: Program, service: Service, more: dict[str, str], colour: bool
-) -> None:
-    service.answer(
-        "GET /v1/resources/Fleet", {"resources": [{"metadata": {"name": "a"}, "status": {"incomplete": [1]}}]}
-    )
-    ours, theirs = pty.openpty()
-    try:
-        subprocess.run(
-            [str(PROGRAM), "get", "fleets"],
-            stdout=theirs,
-            env=program.variables({"TERM": "xterm", **more}),
-            timeout=30,
-            check=True,
-        )
-        shown = os.read(ours, 65536)
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert (b"\x1b[33mincomplete\x1b[0m" in shown) is colour
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
