@@ -3,8 +3,6 @@
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import TypeAlias
 
 from starlette.responses import Response
@@ -68,13 +66,10 @@ async def _tell(
         log.error("The audit misses that %s %s %s %s: %s", actor, action, kind, name, fault.message)
 
 
-# The audit: who did what, when and from where, as a page of JSON or as lines of JSON for whoever keeps it elsewhere.
+# The audit: who did what, when and from where.
 
 PARAMETERS = frozenset({"kind", "name", "actor", "action", "since", "until", "project", "limit", "after", "documents"})
-PAGE, LARGEST_PAGE = 100, 1_000  # events of an answer in JSON
-LARGEST_EXPORT = 1_000_000_000  # of lines, which is as many as there are
-LINES = b"application/x-ndjson"
-EXPORT_SECONDS = 3600.0  # a slow client holds no read of the store open: each page is read by itself
+PAGE, LARGEST_PAGE = 100, 1_000  # events
 _INSTANT = re.compile(
     r"([0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])"
     r"(?:\.([0-9]{1,3}))?Z"
@@ -84,19 +79,14 @@ _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 @routes.add("GET /v1/audit-events", Subject.REACH, Permission.READ_AUDIT)
 async def list_all(call: Call) -> Response:
-    """List the events that the caller may read, the newest first, as JSON or as lines of JSON."""
-    as_lines = any(LINES in value.lower() for value in call.header(b"accept"))
+    """List the events that the caller may read, the newest first."""
     query = requests.Query(call.query, known=PARAMETERS, strict=False)
-    highest, usual = (LARGEST_EXPORT, LARGEST_EXPORT) if as_lines else (LARGEST_PAGE, PAGE)
-    limit = query.integer("limit", lowest=1, highest=highest, default=usual)
+    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     documents = query.boolean("documents")
     wanted = _wanted(query)._replace(projects=_projects(call, query.text("project")))
     query.check()
     pages = call.services.store.event_pages(wanted, limit=limit, documents=documents)
-    if not as_lines:
-        return responses.Streamed(responses.stream_array(b"events", pages))
-    content_type = (b"content-type", LINES)
-    return responses.Streamed(_lines(pages), content_type=content_type, whole_seconds=EXPORT_SECONDS)
+    return responses.Streamed(responses.stream_array(b"events", pages))
 
 
 def _wanted(query: requests.Query) -> AuditWanted:
@@ -152,10 +142,3 @@ def _place(text: str) -> AuditPlace:
     if match is None:
         raise ValueError("is not the id of an event.")
     return AuditPlace(int(match[1]), int(match[2]))
-
-
-async def _lines(pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[bytes, None]:
-    async with aclosing(pages):
-        async for page in pages:
-            yield b"\n".join(page) + b"\n"
-    yield b""

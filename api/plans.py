@@ -102,12 +102,9 @@ async def _shown(call: Call, kept: KeptPlan) -> Response:
     renderings = kept_plans.plan_renderings(kept)
     head = b",".join(filter(None, (kept_plans.plan_head(kept, stale=stale).removesuffix(b"}"), renderings)))
     before = b'{"plan":%b,"statuses":[' % head
-    pages = _pages(kept_plans.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
+    with_raw = access.permits(call, Permission.READ_RAW, project=kept.project)
+    pages = _pages(kept_plans.plan_statuses(kept, with_raw=with_raw))
     return responses.Streamed(responses.join_parts(before, pages, b"]}}"))
-
-
-def _sees_raw(call: Call, kept: KeptPlan) -> bool:
-    return access.permits(call, Permission.READ_RAW, project=kept.project)
 
 
 async def _pages(statuses: Sequence[bytes]) -> AsyncGenerator[list[bytes], None]:

@@ -26,7 +26,6 @@ from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.watched import followed_by
 from reconciler.review import kept_plans
 from reconciler.store.contract import Store
-from reconciler.store.records import Held, RepositoryRow, SuspensionRow
 
 routes = Routes()
 
@@ -101,6 +100,14 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
     # A file that must be mended may hold nothing.
     holds = row.approvable is not None and (row.approvable != 0 or held.total != 0)
     head = memory.seen or row.head
+    shown = suspension and {name: value for name, value in suspension._asdict().items() if name != "repository"}
+    resources = [{"kind": key.kind, "name": key.name} for key in held.first]
+    released = {
+        "commit": row.head,
+        "count": held.total,
+        "approvable": bool(row.approvable),
+        "resources": resources,
+    }
     return msgspec.json.encode(
         {
             "name": one.name,
@@ -119,20 +126,11 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
             "link": forges.line_pattern(one.url, one.web_url) or None,
             "commitLink": forges.commit_pattern(one.url, one.web_url) or None,
             "lastRun": last_run,
-            "suspension": None if suspension is None else _without_name(suspension),
+            "suspension": shown,
             "drift": None if suspension is None else await store.drift(one.name, project=one.project),
-            "held": _held(row, held) if holds else None,
+            "held": released if holds else None,
         }
     )
-
-
-def _without_name(suspension: SuspensionRow) -> dict[str, str | None]:
-    return {name: value for name, value in suspension._asdict().items() if name != "repository"}
-
-
-def _held(row: RepositoryRow, held: Held) -> dict[str, object]:
-    resources = [{"kind": key.kind, "name": key.name} for key in held.first]
-    return {"commit": row.head, "count": held.total, "approvable": bool(row.approvable), "resources": resources}
 
 
 def _run(run: str | None) -> Response:

@@ -82,14 +82,11 @@ class Accounts:
         self._store = store
         self._clock = clock
         self._changing = asyncio.Lock()
-        self._changed = asyncio.Event()
         self._used: dict[str, datetime] = {}  # by the ids of keys, since they were written last
         store.subscribe(Amendment, self._follow)
 
     def _follow(self, amendment: Amendment) -> None:
         self.directory = directory.amended(self.directory, amendment)
-        self._changed.set()
-        self._changed = asyncio.Event()
 
     def holder(self, key: str) -> Principal | None:
         """Return the holder of a key; None for one that is unknown, revoked or expired."""
@@ -128,10 +125,6 @@ class Accounts:
             amendment = count_lost(self.directory, decided)
             await self._store.amend(amendment, audit=self._audit(amendment, actor=actor, request=request))
         return amendment
-
-    async def change(self) -> None:
-        """Wait for the next change."""
-        await self._changed.wait()
 
     async def ensure_project(self, name: str) -> bool:
         """Create a project that the settings name, unless it exists. Return True if this call created it.

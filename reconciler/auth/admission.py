@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from reconciler.auth import changes, claims
@@ -17,7 +17,6 @@ from reconciler.model.directory import (
     Invitation,
     Member,
     ProvedIdentity,
-    ProviderIdentity,
     User,
 )
 from reconciler.model.principals import Role, weaker
@@ -127,19 +126,12 @@ def _wanted(proved: ProvedIdentity) -> str:
     # An unverified name must not look like an address: people who give roles by name would believe it.
     unlike = preferred.partition("@")[0] if isinstance(preferred, str) else None
     for offered in (verified_email(proved.claims), unlike):
-        if isinstance(offered, str) and changes.is_name(offered) and not _has_credential(offered):
+        # No key or code of ours: URLs must not have one, so nobody could remove the person.
+        has_credential = offered is not None and (directory.holds_key(offered) or changes.holds_code(offered))
+        if offered is not None and changes.is_name(offered) and not has_credential:
             return offered
-    return "person-" + _hashed(proved.identity)
-
-
-def _has_credential(text: str) -> bool:
-    """Return True if a text has a key or a code of ours. URLs must not have one, so nobody could remove the person."""
-    return directory.holds_key(text) or changes.holds_code(text)
-
-
-def _hashed(identity: ProviderIdentity) -> str:
-    text = f"{identity.issuer}\0{identity.subject}".encode("utf-8", "surrogatepass")
-    return hashlib.sha256(text).hexdigest()[:_HASHED]
+    whole = f"{proved.identity.issuer}\0{proved.identity.subject}".encode("utf-8", "surrogatepass")
+    return "person-" + hashlib.sha256(whole).hexdigest()[:_HASHED]
 
 
 # The decision at each sign-in: if a person is admitted, and with which roles.
@@ -152,14 +144,35 @@ def _hashed(identity: ProviderIdentity) -> str:
 
 
 class AdmissionReason(Enum):
-    """The reason why a person is not admitted."""
+    """The reason why a person is not admitted, with the sentence for the person. No sentence tells who else there is,
+    or whom an invitation waits for.
+    """
 
-    NOT_FIRST = auto()  # nobody is there yet, and `auth.oidc.firstAdmin` means somebody else
-    NOT_INVITED = auto()  # no role, no code, no verified address that waits, no claims that grant anything
-    WRONG_CODE = auto()  # unknown, used or expired: nobody learns which
-    GRANTED_NOTHING = auto()  # claims decide (`disableInvitations`), and they grant nothing
-    UNREADABLE_CLAIMS = auto()  # nothing else lets them in, and the claims cannot be read
-    FULL = auto()  # there are as many people as there may be
+    # nobody is there yet, and `auth.oidc.firstAdmin` means somebody else
+    NOT_FIRST = (
+        "Nobody administers this service yet, and its settings say who is to be the first; ask whoever set it up."
+    )
+    # no role, no code, no verified address that waits, no claims that grant anything
+    NOT_INVITED = (
+        "You have no role in any project here; ask an administrator of one for an invitation. One of your e-mail "
+        "address counts only when your provider says that the address is verified."
+    )
+    # unknown, used or expired: nobody learns which
+    WRONG_CODE = (
+        "This invitation code opens nothing: it is mistyped, was used, or has expired; ask whoever gave it to you for "
+        "another one."
+    )
+    # claims decide (`disableInvitations`), and they grant nothing
+    GRANTED_NOTHING = (
+        "What your provider says of you opens no project here; ask whoever manages your groups and roles there."
+    )
+    # nothing else lets them in, and the claims cannot be read
+    UNREADABLE_CLAIMS = (
+        "What your provider says of you cannot be read; ask whoever manages your groups and roles there, and show them "
+        "this: {reason}"
+    )
+    # there are as many people as there may be
+    FULL = "There are as many people or memberships here as there may be; ask an administrator to remove some."
 
 
 class NotAdmitted(errors.Refused):
@@ -167,8 +180,8 @@ class NotAdmitted(errors.Refused):
     `told` are sentences for the log.
     """
 
-    def __init__(self, message: str, *, why: AdmissionReason, told: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, why: AdmissionReason, *, reason: str = "", told: tuple[str, ...] = ()) -> None:
+        super().__init__(why.value.format(reason=reason))
         self.why = why
         self.told = told
 
@@ -195,35 +208,19 @@ class Admission:
     told: tuple[str, ...] = ()
 
 
-SENTENCES: Mapping[AdmissionReason, str] = {
-    AdmissionReason.NOT_FIRST: "Nobody administers this service yet, and its settings say who is to be the first; "
-    "ask whoever set it up.",
-    AdmissionReason.NOT_INVITED: "You have no role in any project here; ask an administrator of one for an "
-    "invitation. One of your e-mail address counts only when your provider says that the address is verified.",
-    AdmissionReason.WRONG_CODE: "This invitation code opens nothing: it is mistyped, was used, or has expired; ask "
-    "whoever gave it to you for another one.",
-    AdmissionReason.GRANTED_NOTHING: "What your provider says of you opens no project here; ask whoever manages your "
-    "groups and roles there.",
-    AdmissionReason.UNREADABLE_CLAIMS: "What your provider says of you cannot be read; ask whoever manages your "
-    "groups and roles there, and show them this: {reason}",
-    AdmissionReason.FULL: "There are as many people or memberships here as there may be; ask an administrator to "
-    "remove some.",
-}
-"""The sentence for the person. Nothing in it tells who else there is, or whom an invitation waits for."""
-
-
 def admit(directory: Directory, arrival: Arrival, policy: "OIDC") -> Admission:
     """Decide about a sign-in. Raises NotAdmitted if the person is refused and no change must be written."""
     known = directory.person(arrival.proved.identity)
+    before = provisioned_standing(directory, known)
     if _is_first(directory, arrival.proved, policy):
-        decided = _first(directory)
-    elif policy.disable_invitations:
-        decided = _synchronised(directory, arrival, policy, known=known)
-    elif known is None:
-        decided = _newcomer(directory, arrival, policy)
+        roles = dict.fromkeys(sorted(directory.projects), Role.ADMIN)
+        decided = _Decided(ProvisionedStanding(organization_admin=True, roles=roles, rules=("The first person.",)))
+    elif known is None or policy.disable_invitations:
+        decided = _by_claims(directory, arrival, policy, known=known, before=before)
     else:
-        decided = _returning(directory, arrival, known=known)
-    return _admission(directory, arrival, known=known, decided=decided)
+        after = _with(before, _invitations(directory, arrival))
+        decided = _Decided(after, why=AdmissionReason.NOT_INVITED if after.is_nothing else None)
+    return _admission(directory, arrival, known=known, before=before, decided=decided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,15 +241,12 @@ def _is_first(directory: Directory, proved: ProvedIdentity, policy: "OIDC") -> b
     """
     if not policy.first_admin.claim:
         return not directory.users
-    return not _has_admin(directory.users.values(), proved) and _is_named(proved.claims, policy)
-
-
-def _is_named(told: Mapping[str, object], policy: "OIDC") -> bool:
-    if policy.first_admin.claim == "email" and told.get("email_verified") is not True:
+    claim, wanted = policy.first_admin.claim, policy.first_admin.value
+    if claim == "email" and proved.claims.get("email_verified") is not True:
         return False
-    value = told.get(policy.first_admin.claim)
-    values = value if isinstance(value, list) else [value]
-    return bool(policy.first_admin.value) and policy.first_admin.value in values
+    value = proved.claims.get(claim)
+    is_named = bool(wanted) and wanted in (value if isinstance(value, list) else [value])
+    return is_named and not _has_admin(directory.users.values(), proved)
 
 
 def _has_admin(users: Iterable[User], proved: ProvedIdentity) -> bool:
@@ -263,55 +257,36 @@ def _has_admin(users: Iterable[User], proved: ProvedIdentity) -> bool:
     )
 
 
-def _first(directory: Directory) -> _Decided:
-    roles = dict.fromkeys(sorted(directory.projects), Role.ADMIN)
-    return _Decided(ProvisionedStanding(organization_admin=True, roles=roles, rules=("The first person.",)))
-
-
-def _synchronised(directory: Directory, arrival: Arrival, policy: "OIDC", *, known: User | None) -> _Decided:
-    """Decide by claims alone."""
-    before = provisioned_standing(directory, known)
-    found = _granted(directory, arrival, policy)
-    if isinstance(found, UnreadableClaims):
-        return _unreadable(before, found)
-    after = _of_claims(found)
-    if after.organization_admin:
-        after = replace(after, roles=before.roles)
-    elif known is not None and _is_last_admin(directory, known, arrival.proved):
+def _by_claims(
+    directory: Directory, arrival: Arrival, policy: "OIDC", *, known: User | None, before: ProvisionedStanding
+) -> _Decided:
+    """Decide by claims, and by invitations too if they count, which is for a new person."""
+    taken = () if policy.disable_invitations else _invitations(directory, arrival)
+    found = claims.granted_roles(arrival.proved.claims, policy.custom_claims, projects=directory.projects)
+    if isinstance(found, UnreadableClaims):  # rule 7 of the direct claims: the present access stays
+        after = _with(before, taken)
+        told = (f"the claims cannot be read and change nothing: {found.reason}",)
+        why = AdmissionReason.UNREADABLE_CLAIMS if after.is_nothing else None
+        return _Decided(after, told=told, why=why, unread=found.reason)
+    if not found.organization_admin and known is not None and _is_last_admin(directory, known, arrival.proved):
         told = ("the only organization admin stays one, though the claims do not say it",)
         return _Decided(before, told=(*told, *_skipped(found)))
-    why = _otherwise(directory, arrival, policy, AdmissionReason.GRANTED_NOTHING) if after.is_nothing else None
+    roles = before.roles if found.organization_admin else found.roles
+    rules = () if found.is_nothing and taken else found.reasons
+    after = _with(ProvisionedStanding(found.organization_admin, roles, rules), taken)
+    if not after.is_nothing:
+        return _Decided(after, told=_skipped(found))
+    why = AdmissionReason.GRANTED_NOTHING if policy.disable_invitations else AdmissionReason.NOT_INVITED
+    if policy.first_admin.claim and not _has_admin(directory.users.values(), arrival.proved):
+        why = AdmissionReason.NOT_FIRST
     return _Decided(after, told=_skipped(found), why=why)
 
 
-def _unreadable(before: ProvisionedStanding, found: UnreadableClaims) -> _Decided:
-    """Keep the present access, because claims cannot be read (rule 7 of the direct claims)."""
-    told = (f"the claims cannot be read and change nothing: {found.reason}",)
-    why = AdmissionReason.UNREADABLE_CLAIMS if before.is_nothing else None
-    return _Decided(before, told=told, why=why, unread=found.reason)
-
-
-def _newcomer(directory: Directory, arrival: Arrival, policy: "OIDC") -> _Decided:
-    """Decide about a new person if invitations count: by invitations and claims together."""
-    taken = _invitations(directory, arrival)
-    found = _granted(directory, arrival, policy)
-    if isinstance(found, UnreadableClaims):
-        return _unreadable(_with(NO_STANDING, taken), found)
-    after = _with(NO_STANDING if found.is_nothing else _of_claims(found), taken)
-    why = _otherwise(directory, arrival, policy, AdmissionReason.NOT_INVITED) if after.is_nothing else None
-    return _Decided(after, told=_skipped(found), why=why)
-
-
-def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decided:
-    """Decide about a known person if invitations count: invitations add to the present access."""
-    before = provisioned_standing(directory, known)
-    after = _with(before, _invitations(directory, arrival))
-    return _Decided(after, why=AdmissionReason.NOT_INVITED if after.is_nothing else None)
-
-
-def _admission(directory: Directory, arrival: Arrival, *, known: User | None, decided: _Decided) -> Admission:
+def _admission(
+    directory: Directory, arrival: Arrival, *, known: User | None, before: ProvisionedStanding, decided: _Decided
+) -> Admission:
     """Return the decision with the change to write. Raises NotAdmitted if the person is refused without a change."""
-    before, after, why = provisioned_standing(directory, known), decided.after, decided.why
+    after, why = decided.after, decided.why
     added = after.roles.keys() - before.roles.keys()
     if added and changes.count_members(directory) + len(added) > changes.MOST_MEMBERSHIPS:
         kept = {project: role for project, role in after.roles.items() if project not in added}
@@ -320,7 +295,7 @@ def _admission(directory: Directory, arrival: Arrival, *, known: User | None, de
         why = why or AdmissionReason.FULL
     person = _person(directory, arrival, known=known)
     told = tuple(f"{person.name} signs in: {one}" for one in decided.told)
-    refused = None if why is None else _refused(why, reason=decided.unread, told=told)
+    refused = None if why is None else NotAdmitted(why, reason=decided.unread, told=told)
     if refused is not None and before.is_nothing:
         raise refused
     amendment = sign_in_amendment(known, person, before=before, after=after)
@@ -354,7 +329,7 @@ def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ..
     by_address = [one for one in every if address and one.email == address]
     found = changes.valid_invitations(directory, (*by_code, *by_address), now=arrival.now)
     if code and not any(one.digest == digest for one in found if digest is not None):
-        raise _refused(AdmissionReason.WRONG_CODE)
+        raise NotAdmitted(AdmissionReason.WRONG_CODE)
     return tuple(sorted(found, key=lambda one: one.id))
 
 
@@ -370,15 +345,6 @@ def _with(start: ProvisionedStanding, taken: Iterable[Invitation]) -> Provisione
     return replace(start, roles=dict(sorted(roles.items())), rules=tuple(rules), taken=taken)
 
 
-def _granted(directory: Directory, arrival: Arrival, policy: "OIDC") -> GrantedRoles | UnreadableClaims:
-    return claims.granted_roles(arrival.proved.claims, policy.custom_claims, projects=directory.projects)
-
-
-def _of_claims(found: GrantedRoles) -> ProvisionedStanding:
-    """Return the access that claims give."""
-    return ProvisionedStanding(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
-
-
 def _is_last_admin(directory: Directory, person: User, proved: ProvedIdentity) -> bool:
     others = (user for user in directory.users.values() if user.id != person.id)
     return person.organization_admin and not _has_admin(others, proved)
@@ -390,13 +356,3 @@ def _skipped(found: GrantedRoles) -> tuple[str, ...]:
     shown = ", ".join(map(text.visible, found.unknown[:MOST_TOLD]))
     more = f" and {len(found.unknown) - MOST_TOLD} more" if len(found.unknown) > MOST_TOLD else ""
     return (f"the claims name projects that do not exist, which are skipped: {shown}{more}",)
-
-
-def _otherwise(directory: Directory, arrival: Arrival, policy: "OIDC", why: AdmissionReason) -> AdmissionReason:
-    """Return why a person is refused: that another person shall be the first comes before other reasons."""
-    has_admin = _has_admin(directory.users.values(), arrival.proved)
-    return AdmissionReason.NOT_FIRST if policy.first_admin.claim and not has_admin else why
-
-
-def _refused(why: AdmissionReason, *, reason: str = "", told: tuple[str, ...] = ()) -> NotAdmitted:
-    return NotAdmitted(SENTENCES[why].format(reason=reason), why=why, told=told)

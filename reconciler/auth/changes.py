@@ -303,7 +303,8 @@ def invite(directory: Directory, invitation: Invitation, *, now: str) -> Amendme
     Raises Conflict.
     """
     alive = waiting_invitations(directory, now=now)
-    replaced = [one for one in alive if _is_for_the_same(one, invitation)]
+    same = invitation.project, invitation.email
+    replaced = [one for one in alive if one.email and (one.project, one.email) == same]
     if len(alive) - len(replaced) >= MOST_INVITATIONS:
         raise Conflict(f"There are {MOST_INVITATIONS:,} invitations, which is the most; withdraw some first.")
     detail = {"role": invitation.role.value, "by": _how(invitation), "expiresAt": invitation.expires_at}
@@ -348,10 +349,6 @@ def _over(directory: Directory, alive: Iterable[Invitation]) -> tuple[Invitation
     """Return the invalid invitations, sorted. The next change removes them."""
     left = {one.id for one in alive}
     return tuple(one for identifier, one in sorted(directory.invitations.items()) if identifier not in left)
-
-
-def _is_for_the_same(one: Invitation, other: Invitation) -> bool:
-    return bool(one.email) and (one.project, one.email) == (other.project, other.email)
 
 
 def _how(invitation: Invitation) -> str:

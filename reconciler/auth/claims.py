@@ -113,7 +113,9 @@ def group_entries(groups: Iterable[str], names: "CustomClaims") -> list[ProjectE
     size, prefix = len(names.projects_group_prefix), _folded(names.projects_group_prefix)
     others = {*_roles(names), _folded(names.org_admin_group_name)}
     behind = [one[size:] for one in groups if _folded(one[:size]) == prefix and _folded(one) not in others]
-    found = [project_entry(_lower(one), rule=ClaimRule.GROUPS_4) for one in behind]
+    # Projects are called in small letters. Others than ASCII's stay, and make an entry malformed.
+    lower = [one.lower() if one.isascii() else one for one in behind]
+    found = [project_entry(one, rule=ClaimRule.GROUPS_4) for one in lower]
     return [one for one in found if one is not None]
 
 
@@ -131,11 +133,6 @@ def _roles(names: "CustomClaims") -> dict[tuple[bool, str], Role]:
 
 def _folded(text: str) -> tuple[bool, str]:
     return text.isascii(), text.casefold()
-
-
-def _lower(text: str) -> str:
-    # Projects are called in small letters. Others than ASCII's stay, and make an entry malformed.
-    return text.lower() if text.isascii() else text
 
 
 # Reading one claim: its JSON type, its entries, and how many there may be.
@@ -297,9 +294,9 @@ class UnreadableClaims:
 
 
 def granted_roles(
-    claims: Mapping[str, object], names: "CustomClaims", *, projects: Collection[str] | None
+    claims: Mapping[str, object], names: "CustomClaims", *, projects: Collection[str]
 ) -> GrantedRoles | UnreadableClaims:
-    """Return the access that these claims grant with these projects; with None, every named project exists.
+    """Return the access that these claims grant with these projects.
 
     A project that does not exist only loses its own role: the roles of others stay the same.
     """
@@ -332,10 +329,10 @@ def _groups_6(said: ReadClaims, names: "CustomClaims") -> ReadClaims:
     return replace(said, groups=(), notes=(*said.notes, f"Groups are ignored: {why} ({ClaimRule.GROUPS_6})."))
 
 
-def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[str] | None) -> GrantedRoles:
+def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[str]) -> GrantedRoles:
     """Return the roles in the named projects (direct claims 3, 4 and 6, groups and roles 4)."""
     pool = pooled_roles((*said.entries, *group_entries(said.groups, names)))
-    there = [one for one in pool if (model_names.wrong_project(one) is None if projects is None else one in projects)]
+    there = [one for one in pool if one in projects]
     otherwise = _otherwise(said, names, pool)
     found = {project: _role(pool[project], names) or otherwise for project in there}
     unknown = tuple(sorted(pool.keys() - found.keys()))

@@ -178,7 +178,14 @@ class Sessions:
         """Write the ended sessions, and when the others were seen. A failed write is repeated later."""
         try:
             await self._write_ended()
-            await self._write_seen()
+            seen = {digest: self._live[digest].seen_at for digest in self._seen}
+            self._seen = set()  # before they are written: one may be seen once more meanwhile
+            try:
+                if seen:
+                    await self._operations.touch_sessions(seen)
+            except BaseException:
+                self._seen |= seen.keys() & self._live.keys()
+                raise
         except StoreFault as fault:
             log.warning("Which sessions have ended, and when others were seen, could not be written: %s", fault.message)
 
@@ -187,16 +194,6 @@ class Sessions:
         if ended:
             await self._operations.remove_sessions(ended)
             self._ended -= ended
-
-    async def _write_seen(self) -> None:
-        seen = {digest: self._live[digest].seen_at for digest in self._seen}
-        self._seen = set()  # before they are written: one may be seen once more meanwhile
-        try:
-            if seen:
-                await self._operations.touch_sessions(seen)
-        except BaseException:
-            self._seen |= seen.keys() & self._live.keys()
-            raise
 
     def _found(self, token: str) -> SessionRow | None:
         digest = session_digest(token)

@@ -10,7 +10,7 @@ from reconciler.cli import client, output, tables
 from reconciler.cli.client import Client
 from reconciler.cli.options import OrderedGroup, connected, everywhere, form_option
 from reconciler.cli.tables import Column, flag, joined, moment
-from reconciler.model import clock, directory
+from reconciler.model import directory
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, Role, Scope
 from reconciler.model.values import Value
@@ -172,7 +172,6 @@ ANONYMOUS = (
     "that of somebody else"
 )
 ROLE_COLUMNS = (Column("PROJECT", "name"), Column("ROLE", "role"))
-THEIR_KEY_COLUMNS = (Column("ID", "id"), Column("NAME", "name"), Column("PROJECT", "project"), Column("ROLE", "role"))
 CALLER_COLUMNS = (
     Column("NAME", "name"),
     Column("ORGANIZATION ADMIN", flag("organizationAdmin")),
@@ -252,21 +251,10 @@ def change_user(service: Client, *, name: str, **given: str | bool | None) -> No
 def delete_user(service: Client, *, name: str) -> None:
     """Remove the person NAME, with their roles, their own keys and the invitations that they made.
 
-    Keys that they made for projects stay. They are listed: revoke those that should not stay.
+    Keys that they made for projects stay: a notification lists them.
     """
     service.ask("DELETE", ("users", name))
     output.line(f"{name}: deleted")
-    now = clock.rfc3339(clock.now())
-    found = [
-        key
-        for key in client.objects(service.get("api-keys"), "apiKeys")
-        if client.text(key, "createdBy") == f"user:{name}"
-        and client.at(key, "personal") is not True
-        and (client.at(key, "expiresAt") is None or client.text(key, "expiresAt") > now)
-    ]
-    if found:
-        output.note(f"{name} made these keys and may know them; `reconciler key revoke ID` ends one")
-        output.write(tables.table(THEIR_KEY_COLUMNS, found))
 
 
 @user.command("password")

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 
 import click
 
-from reconciler.cli import client, exits, fields, files, options, output, resources, runs, tables
+from reconciler.cli import client, exits, fields, files, options, output, resources, runs
 from reconciler.cli.client import Client, Refusal
 from reconciler.cli.files import FoundResource
 from reconciler.cli.options import complete_kind, connected, paths_option
@@ -119,7 +119,7 @@ def report(
             reasons = resources.undelivered(resource)
         reasons += [f"note: {note}" for note in notes]
         beneath = "".join(f"  {visible(_with_places(line, places))}\n" for line in reasons)
-        output.write(f"{visible(client.identity(resource))} {tables.word(status)}{told}{where}{why}\n{beneath}")
+        output.write(f"{visible(client.identity(resource))} {visible(status)}{told}{where}{why}\n{beneath}")
         output.rendered(fields.field_lines(update))
     output.write(runs.flow_lines(answer.get("flows")))
     counts = Counter(client.text(update, "status") for update in updates)

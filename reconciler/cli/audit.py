@@ -69,17 +69,11 @@ def _what(event: Value) -> str:
     return f"{client.text(event, 'kind')} {client.text(event, 'name')}"
 
 
-def _called(event: Value) -> str:
-    """Return a key by the name that people gave it, all else by its own."""
-    name = client.text(event, "detail", "name") if client.text(event, "kind") == "Key" else ""
-    return f"Key {name}" if name else _what(event)
-
-
 COLUMNS = (
     Column("AT", moment("at")),
     Column("WHO", "actor"),
     Column("ACTION", "action"),
-    Column("WHAT", _called, whole=_what),
+    Column("WHAT", _what),
     Column("PROJECT", "project", tells_apart=True),
     Column("VERSION", "versionAfter", optional=True, wide=True),
     Column("BY", lambda event: client.text(event, "run") or client.text(event, "request"), optional=True, wide=True),

@@ -1,7 +1,6 @@
 """`reconciler backup` and `reconciler restore`: copies of the stored data, on the machine of the service."""
 
 import os
-import pwd
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.ops import backup as ops_backup
 from reconciler.ops import databases, doctor
+from reconciler.ops.checks import files
 from reconciler.ops.databases import ProgressWatch
 from reconciler.server import process as server_process
 from reconciler.store.files import STORE
@@ -63,11 +63,7 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
             f"the service runs (process {process}) and uses {settings.state_dir}; stop it first, with `systemctl stop "
             "reconciler` for instance"
         )
-    try:
-        # The name in the audit: no user of the service, but one of this machine.
-        somebody = f"machine:{pwd.getpwuid(os.getuid()).pw_name}"
-    except KeyError:
-        somebody = f"machine:{os.getuid()}"
+    somebody = f"machine:{files.user(os.getuid())}"  # in the audit: a user of this machine, not of the service
     watch = ProgressWatch(time.monotonic, SECONDS, output.note)
     places = databases.database_places(settings)
     with server_process.hold_state_directory(settings.state_dir), server_process.hold_store(places.store):

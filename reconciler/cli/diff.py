@@ -6,7 +6,7 @@ import click
 
 from reconciler.cli import apply, client, exits, files, output
 from reconciler.cli import plan as plans
-from reconciler.cli.options import connected, paths_option
+from reconciler.cli.options import color_option, connected, paths_option
 from reconciler.review import plan as review_plan
 
 if TYPE_CHECKING:
@@ -19,16 +19,10 @@ UNCHANGED = "unchanged"
 @click.argument("repository", required=False)
 @paths_option("A file, a folder, or - for standard input; may be given more than once.")
 @click.option(plans.DETAILED, is_flag=True, help="End with 2 when something differs.")
+@color_option
 @connected
-@click.pass_context
 def diff(
-    context: click.Context,
-    /,
-    service: "Client",
-    *,
-    repository: str | None,
-    paths: tuple[str, ...],
-    detailed_exitcode: bool,
+    service: "Client", *, repository: str | None, paths: tuple[str, ...], detailed_exitcode: bool, color: str | None
 ) -> int:
     """Show in which fields files, or the commit that REPOSITORY follows, differ from what is stored.
 
@@ -40,7 +34,7 @@ def diff(
         from reconciler.review import text  # noqa: PLC0415
 
         made = plans.ask_server(service, repository=repository)
-        for piece in text.render_text(made, color=bool(context.color)):
+        for piece in text.render_text(made, color=output.is_coloured(color)):
             output.rendered(piece)
         return review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=())
     sent = files.read_resources(paths)

@@ -6,16 +6,14 @@ The checks themselves are in `ops.checks`.
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reconciler.cli import exits, output, tables
+from reconciler.cli import exits, output
 from reconciler.cli.options import config_option, state_option
-from reconciler.model import clock
 from reconciler.model.values import Value
 from reconciler.ops import databases
 from reconciler.ops import doctor as ops_doctor
@@ -35,7 +33,7 @@ ENDING_SECONDS = 15.0  # for a check with a limit of its own to say that it is o
 HAS_IT = "where the service has it in its own environment, all is well; the other checks need none"
 
 
-def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: datetime, is_full: bool) -> list[DoctorCheck]:
+def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], is_full: bool) -> list[DoctorCheck]:
     """Return all checks of a service with these settings."""
     settings = loaded.settings
     places = databases.database_places(settings)
@@ -50,18 +48,20 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
         check(services.NAME, services.check_service, ops_doctor.directory_holder(settings.state_dir)),
         check(files.STATE_NAME, files.check_state, settings.state_dir),
         check(files.NAME, _files, loaded, environment),
-        check(services.PROGRAM_NAME, services.check_programs, services.needed_programs(settings)),
+        check(services.PROGRAM_NAME, services.check_git),
         check(services.SANDBOX_NAME, services.check_sandbox),
-        DoctorCheck(services.REPOSITORY_NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
+        DoctorCheck(
+            services.REPOSITORY_NAME,
+            partial(services.check_repositories, settings.repositories, state=settings.state_dir),
+            ALL_REPOSITORIES_SECONDS,
+        ),
         *(
             check(kind.file, files.check_database, places.of(kind), kind, is_full=is_full, seconds=deep)
             for kind in KINDS
         ),
         check(files.DISK_NAME, _disks, settings, places),
-        check(services.CERTIFICATE_NAME, _certificates, settings, now),
         DoctorCheck(PROVIDER, partial(_provider, settings)),
         check(files.QUEUE_NAME, files.check_quarantine, settings.state_dir),
-        check(files.KEPT_NAME, files.check_kept_copies, [places.of(kind) for kind in KINDS]),
     ]
 
 
@@ -74,31 +74,10 @@ def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding
     return [*files.check_named_files(named), *files.check_secrets_folder(loaded.settings.secrets.directory)]
 
 
-async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
-    return await services.check_repositories(settings.repositories, state=settings.state_dir)
-
-
 def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
     folders = dict.fromkeys((settings.state_dir, places.store.parent))  # often the same
     reserve = settings.delivery.free_bytes
     return [finding for folder in folders for finding in files.check_disk(folder, reserve=reserve)]
-
-
-def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
-    found: list[DoctorFinding] = []
-    if settings.tls.cert_file is not None:
-        from reconciler.server import serving  # noqa: PLC0415 - the HTTP server, which only this needs
-
-        if (configured := serving.configured_certificate(settings)) is not None:
-            read = partial(serving.read_certificate, configured)
-            found += services.check_listener_certificate(configured.chain, read, now=now)
-    authorities = {"outbound.caFile": settings.outbound.ca_file}
-    for number, repository in enumerate(settings.repositories):
-        authorities[f"repositories[{number}].credentials.caFile"] = repository.credentials.ca_file
-    for setting, path in authorities.items():
-        if path is not None:
-            found += services.check_authorities(setting, path, now=now)
-    return found
 
 
 async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
@@ -137,8 +116,7 @@ def doctor(config: Path | None, state_dir: str | None, *, full: bool, form: str)
         output.write(output.as_json({"findings": findings}))
     else:
         for one in found:
-            status = tables.word(one.status) + " " * (WIDTH - len(one.status))
-            output.write(f"{status}  {one.check}: {one.sentence}\n")
+            output.line(f"{one.status:{WIDTH}}  {one.check}: {one.sentence}")
     return CODES[ops_doctor.worst(found)]
 
 
@@ -162,9 +140,9 @@ def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequ
             rest = "nothing else was looked at, since the settings say what there is"
             return [
                 *mistakes,
-                *services.check_programs(()),
+                *services.check_git(),
                 ops_doctor.warning(SETTINGS, rest, "mend them, and look again"),
             ]
         told = [ops_doctor.warning(SETTINGS, line, HAS_IT) for line in problem.lines]
-    checks = doctor_checks(loaded, environment=environment, now=clock.now(), is_full=is_full)
+    checks = doctor_checks(loaded, environment=environment, is_full=is_full)
     return [*told, *asyncio.run(ops_doctor.run_checks(checks))]

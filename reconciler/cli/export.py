@@ -1,6 +1,6 @@
-"""`reconciler export`: resources as the files of a repository, each written whole or not at all, and nowhere else."""
+"""`reconciler export`: each resource as a file in a new folder, to be kept in Git or applied again."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import click
 
 from reconciler.cli import client, output
 from reconciler.cli.client import NOT_OURS, Client
-from reconciler.cli.options import complete_kind, connected, known_kind
+from reconciler.cli.options import connected
 from reconciler.model import masking, names, yaml_documents
 from reconciler.model.components import MASK
 from reconciler.model.errors import Refused
@@ -18,18 +18,15 @@ from reconciler.model.values import Value
 
 SUFFIX = ".yaml"
 TOP = ("apiVersion", "kind", "metadata", "spec")
-LEADING = ("id", "name", "displayName", "type", "value")  # keys before all others, which keep their order
+LEADING = ("id", "name", "displayName", "type", "value")  # these keys come first; the others keep their order
 GIT = ".git"  # in a new repository
 PAGE = 100  # resources in memory at a time
-MOST_TOLD = 20  # files named in one remark
 DAMAGED = "is not written: the resource is damaged in the store; apply it anew, or restore a backup"
 MASKED = f"holds `{MASK}` in place of a secret"
 HIDDEN = f"holds `{MASK}` in place of its text, which a viewer may not read; it cannot be applied"
 INCOMPLETE = (
     "is incomplete: apply it with --accept-invalid, or correct and add its parameters, or complete what it names"
 )
-OTHER = "belongs to no resource that was exported, and stays; delete it unless it is wanted"
-REMARKS = (MASKED, HIDDEN, INCOMPLETE, DAMAGED, OTHER)  # in the order in which they are printed
 IN_GIT = (
     f"applied to this service, `{MASK}` keeps the secret that is stored; in Git it is a violation: before a commit, "
     "write a reference such as ${env:NAME} in its place"
@@ -37,9 +34,9 @@ IN_GIT = (
 
 
 def file_name(name: str, folded: Counter[str]) -> str:
-    """Return the file of the next resource of a kind, in the order of names; `folded` counts the names before it.
+    """Return the name of the file of a kind's next resource, in the order of names. `folded` counts the names so far.
 
-    Names that differ in case alone get a number, as some disks would take them for one; no resource has `~` in its
+    Names that differ only in case get a number, because some disks treat them as equal. No resource has `~` in its
     name.
     """
     folded[name.lower()] += 1
@@ -48,7 +45,7 @@ def file_name(name: str, folded: Counter[str]) -> str:
 
 
 def file_contents(resource: dict[str, Value]) -> bytes:
-    """Return the file of a resource: the part that a user owns, in an order to be read."""
+    """Return the content of a resource's file: the parts that a user owns, in an order that is easy to read."""
     owned = {key: resource[key] for key in TOP if key in resource}
     metadata = owned.get("metadata")
     if isinstance(metadata, dict):
@@ -76,83 +73,41 @@ def _remarks_of(resource: dict[str, Value]) -> Iterator[str]:
         yield INCOMPLETE
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Put a file in place of one that is there, whole or not at all; a link is replaced, not followed."""
-    fresh = path.with_name(f".{path.name}.new")  # begins with a dot, so that nobody takes it for a resource
-    fresh.unlink(missing_ok=True)
-    with fresh.open("xb") as file:
-        file.write(data)
-    fresh.replace(path)
-
-
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--kind",
-    "chosen",
-    multiple=True,
-    metavar="KIND",
-    shell_complete=complete_kind,
-    help="Only this kind; may be given more than once.",
-)
-@click.option("--force", is_flag=True, help="Write into a folder that is not empty, and replace files there.")
 @connected
-def export(service: Client, *, directory: Path, chosen: tuple[str, ...], force: bool) -> None:
-    """Write every resource to a file of its own below DIR, to be kept in Git or applied again.
+def export(service: Client, *, directory: Path) -> None:
+    """Write every resource to a file of its own below DIR, a new or empty folder: for Git, or to be applied again.
 
-    A file is DIR/KIND/NAME.yaml, with the kind in the plural. What the service brings along by itself is left out.
+    A file is DIR/KIND/NAME.yaml, with the kind in the plural. Built-in resources are left out.
     """
-    wanted = [known_kind(word) for word in chosen] or list(names.KINDS)
+    if directory.exists() and (not directory.is_dir() or any(each.name != GIT for each in directory.iterdir())):
+        raise Refused(f"{directory} is not an empty folder; choose another")
     counts: Counter[str] = Counter()  # by the plural of the kind
-    remarks: dict[str, list[str]] = defaultdict(list)  # the files, relative to the folder
-    if directory.exists() and not directory.is_dir():
-        raise Refused(f"{directory} is not a folder")
-    if directory.exists() and not force and any(each.name != GIT for each in directory.iterdir()):
-        raise Refused(f"{directory} is not empty; choose another folder, or replace files in it with --force")
-    for kind in dict.fromkeys(wanted):
-        _export(service, kind, directory=directory, counts=counts, remarks=remarks)
-    for remark in REMARKS:
-        paths = remarks[remark]
-        for path in paths[:MOST_TOLD]:
-            output.note(f"{directory / path} {remark}")
-        if len(paths) > MOST_TOLD:
-            output.note(f"and {output.counted(len(paths) - MOST_TOLD, 'more file')} likewise")
-    if remarks[MASKED]:
+    is_masked = False
+    for kind in names.KINDS:
+        folded: Counter[str] = Counter()
+        for resource in _resources(service, kind):
+            if client.text(resource, "status", "source", "type") == "builtin":
+                continue
+            path = directory / kind.plural / file_name(client.text(resource, "metadata", "name"), folded)
+            if client.text(resource, "status", "error"):
+                output.note(f"{path} {DAMAGED}")
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(file_contents(resource))
+            counts[kind.plural] += 1
+            for remark in _remarks_of(resource):
+                output.note(f"{path} {remark}")
+                is_masked = is_masked or remark == MASKED
+    if is_masked:
         output.note(IN_GIT)
     told = ", ".join(output.counted(number, plural.removesuffix("s")) for plural, number in counts.items())
     output.line(f"{output.counted(counts.total(), 'file')} written to {directory}" + (f": {told}" if told else ""))
 
 
-def _export(
-    service: Client, kind: Kind, *, directory: Path, counts: Counter[str], remarks: dict[str, list[str]]
-) -> None:
-    """Write every resource of a kind, page by page; the folder is made once there is a resource for it."""
-    folder = directory / kind.plural
-    if folder.is_symlink():
-        raise Refused(f"{folder} is a link, and links are not followed; move it away")
-    folded: Counter[str] = Counter()
-    mine: set[str] = set()
-    for page in _pages(service, kind):
-        for resource in page:
-            if client.text(resource, "status", "source", "type") == "builtin":
-                continue  # the service brings it along by itself
-            folder.mkdir(parents=True, exist_ok=True)
-            name = file_name(client.text(resource, "metadata", "name"), folded)
-            mine.add(name)
-            found = [DAMAGED]
-            if not client.text(resource, "status", "error"):
-                _write(folder / name, file_contents(resource))
-                counts[kind.plural] += 1
-                found = list(_remarks_of(resource))
-            for remark in found:
-                remarks[remark].append(f"{kind.plural}/{name}")
-    if folder.is_dir():
-        others = sorted(path.name for path in folder.iterdir() if path.name not in mine)
-        remarks[OTHER] += [f"{kind.plural}/{name}" for name in others]
-
-
-def _pages(service: Client, kind: Kind) -> Iterator[list[dict[str, Value]]]:
-    """Yield a kind's resources by name. Raises Refused for an answer that would lead somewhere else, or nowhere."""
+def _resources(service: Client, kind: Kind) -> Iterator[dict[str, Value]]:
+    """Yield the resources of a kind by name. Raises Refused for names that would lead to other files."""
     last = ""
     for page in service.pages("resources", kind.name, size=PAGE):
         for resource in page:
@@ -160,4 +115,4 @@ def _pages(service: Client, kind: Kind) -> Iterator[list[dict[str, Value]]]:
             if names.wrong_name(name) is not None or name <= last or client.text(resource, "kind") != kind.name:
                 raise Refused(NOT_OURS)
             last = name
-        yield page
+            yield resource

@@ -1,7 +1,7 @@
-"""The `reconciler` program: its commands by name, every way to end, and the commands `version` and `completion`.
+"""The `reconciler` program: the table of its commands, its exit codes, and the commands `version` and `schema`.
 
-The other commands are in modules beside this one. This module imports none of them and no library that takes long; a
-test measures it.
+The other commands are in modules beside this one. This module imports none of them, and no library that is slow to
+import; a test measures it.
 """
 
 import os
@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 import click
-from click import shell_completion
 
 from reconciler.cli import exits, output
 from reconciler.cli.client import Client
-from reconciler.cli.options import OrderedGroup, connected
+from reconciler.cli.options import OrderedGroup, connected, kind_argument, known_kind
 from reconciler.cli.output import ClosedPipe
 from reconciler.model.errors import ReconcilerError
 from reconciler.version import __version__
@@ -60,13 +59,10 @@ ENTRIES = {
     "user": CommandEntry("reconciler.cli.access:user", "Manage people, and your own password."),
     "key": CommandEntry("reconciler.cli.access:key", "Make, list and revoke API keys."),
     "audit": CommandEntry("reconciler.cli.audit:audit", "Read who did what, and verify that it is whole."),
-    "auth": CommandEntry("reconciler.cli.claims:auth", "Look into signing in through a provider."),
     "doctor": CommandEntry("reconciler.cli.doctor:doctor", "Look for what is wrong with the service on this machine."),
     "backup": CommandEntry("reconciler.cli.backup:backup", "Copy what the service on this machine keeps."),
     "restore": CommandEntry("reconciler.cli.backup:restore", "Put a backup in the place of what the service has."),
-    "schema": CommandEntry("reconciler.cli.explain:schema", "Print the JSON Schema of a kind."),
-    "explain": CommandEntry("reconciler.cli.explain:explain", "Explain a kind or one of its fields."),
-    "completion": CommandEntry("reconciler.cli.main:completion", "Print a script that completes commands in a shell."),
+    "schema": CommandEntry("reconciler.cli.main:schema", "Print the JSON Schema of a kind."),
     "version": CommandEntry("reconciler.cli.main:version", "Print the version."),
 }
 
@@ -101,10 +97,8 @@ class Program(OrderedGroup):
     epilog=documentation(Path(sys.prefix)),
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="Print the version.")
-@click.pass_context
-def program(context: click.Context) -> None:
+def program() -> None:
     """Keep telemetry configuration as Git says, and work with it."""
-    context.color = output.is_coloured(None)
 
 
 def main() -> int:
@@ -163,20 +157,10 @@ def version(service: Client) -> None:
         output.line(f"server {service.ask('GET', ('version',))}")
 
 
-VARIABLE = "_RECONCILER_COMPLETE"  # click's rule for the program's name
-
-
 @click.command()
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
-@click.pass_context
-def completion(context: click.Context, *, shell: str) -> None:
-    """Print a script that completes commands, options and kinds in SHELL.
+@kind_argument
+def schema(*, kind: str) -> None:
+    """Print the JSON Schema (2020-12) of a kind's documents."""
+    import schemas  # noqa: PLC0415 - as a command's own module is
 
-    For bash: eval "$(reconciler completion bash)"
-    """
-    kind = shell_completion.get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"there is no completion for {shell}")
-    root = context.find_root()
-    script = kind(root.command, {}, root.info_name or "reconciler", VARIABLE).source()
-    output.write(script if script.endswith("\n") else script + "\n")
+    output.write(output.as_json(schemas.load(kind if kind in schemas.names() else known_kind(kind).name)))

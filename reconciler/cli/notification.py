@@ -31,7 +31,7 @@ STATE = Column("STATE", lambda one: _label(one, "state"))
 SEVERITY = Column("SEVERITY", "spec.severity")
 READ = Column("READ", "status.userStatus")
 COLUMNS = (
-    Column("ID", tables.short_id("metadata.id"), whole="metadata.id"),
+    Column("ID", "metadata.id"),
     SEVERITY,
     STATE,
     Column("TYPE", "spec.notificationType", wide=True),
@@ -54,10 +54,7 @@ FIELDS = (  # of one
 
 @click.group(cls=OrderedGroup)
 def notification() -> None:
-    """Show what somebody should know of, say that you have read or dismissed it, and try whether alerts arrive.
-
-    The last eight characters of an ID, as the list shows them, do as well.
-    """
+    """Show notifications, mark them as read or dismissed, and send test alerts."""
 
 
 @notification.command("list")
@@ -66,7 +63,7 @@ def notification() -> None:
 @connected
 def list_all(service: Client, *, every: bool, form: str) -> None:
     """List notifications, the newest first: those whose cause is there and that you have not dismissed."""
-    found = _listed(service)
+    found = client.objects(service.get(*PATH), "notifications")
     columns: Sequence[Column] = COLUMNS
     if not every:
         present = [one for one in found if _label(one, "state") == "open"]
@@ -76,14 +73,8 @@ def list_all(service: Client, *, every: bool, form: str) -> None:
     tables.write_list("notifications", found, columns, form=form, empty=empty)
 
 
-def _listed(service: Client) -> list[dict[str, Value]]:
-    return client.objects(service.get(*PATH), "notifications")
-
-
-def _one(service: Client, identifier: str) -> tuple[str, str]:
-    """Return the whole id, and the sentence for one that is not there."""
-    whole = tables.whole_id(identifier, lambda: [client.text(one, "metadata", "id") for one in _listed(service)])
-    return whole, f"there is no notification {identifier}; `reconciler notification list --all` shows them"
+def _missing(identifier: str) -> str:
+    return f"there is no notification {identifier}; `reconciler notification list --all` shows them"
 
 
 @notification.command()
@@ -91,8 +82,7 @@ def _one(service: Client, identifier: str) -> tuple[str, str]:
 @connected
 def show(service: Client, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
     """Show what the notification ID says: since when it is there, what happened, what it means, what to do."""
-    whole, missing = _one(service, id)
-    one = service.get(*PATH, whole, missing=missing).get("notification")
+    one = service.get(*PATH, id, missing=_missing(id)).get("notification")
     output.write(tables.table(FIELDS, [one]) + "\n")
     paths = (("displayName",), ("additionalInfo", "message"), ("resourceDocLink",))
     output.lines(client.text(one, "metadata", *path) for path in paths)
@@ -105,8 +95,8 @@ def _status_command(name: str, status: str, text: str) -> None:
     @click.argument("id")
     @connected
     def set_status(service: Client, *, id: str) -> None:  # noqa: A002 - likewise
-        whole, missing = _one(service, id)
-        one = service.post(*PATH, whole, "status", body={"userStatus": status}, missing=missing).get("notification")
+        body: Value = {"userStatus": status}
+        one = service.post(*PATH, id, "status", body=body, missing=_missing(id)).get("notification")
         output.line(f"{client.text(one, 'metadata', 'id')}: {client.text(one, 'status', 'userStatus')}")
 
 

@@ -22,59 +22,55 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-OPTIONS = ("server", "api_key", "user", "project", "color")
+OPTIONS = ("server", "api_key", "user", "project")
 TWO = "an API key and a user are given (--api-key or SERVICE_API_KEY, --user or SERVICE_USER); give one of them"
 
 
 def _server_options(function: Callable[P, R]) -> Callable[P, R]:
     """Give a command the options of a connection."""
-    colors = click.Choice(output.COLORS)
     user = f"Your name; the password is asked for, or in the file that {PASSWORD_FILE} names."
-    for name, variable, kind, text in (
-        ("--color", None, colors, "When to colour (default: auto)."),
-        ("--project", "SERVICE_PROJECT", None, "The project, when there are several."),
-        ("--user", "SERVICE_USER", None, user),
-        ("--api-key", "SERVICE_API_KEY", None, "The API key; better in SERVICE_API_KEY."),
-        ("--server", "SERVICE_SERVER", None, f"The server (default: {DEFAULT_SERVER})."),
+    for name, variable, text in (
+        ("--project", "SERVICE_PROJECT", "The project, when there are several."),
+        ("--user", "SERVICE_USER", user),
+        ("--api-key", "SERVICE_API_KEY", "The API key; better in SERVICE_API_KEY."),
+        ("--server", "SERVICE_SERVER", f"The server (default: {DEFAULT_SERVER})."),
     ):
-        function = click.option(name, envvar=variable, type=kind, help=text)(function)
+        function = click.option(name, envvar=variable, help=text)(function)
     return function
 
 
 def connected(function: Callable[..., R]) -> Callable[..., R]:
-    """Give a command these options, and itself the client as its first argument."""
+    """Give a command the options of a connection, and pass it the client as its first argument."""
 
     @click.pass_context
     @functools.wraps(function)
-    def wrapper(context: click.Context, /, *args: object, **arguments: Any) -> R:
-        given = {name: arguments.pop(name) for name in OPTIONS}
-        with _client(context, **given) as service:
+    def wrapper(
+        context: click.Context,
+        /,
+        *args: object,
+        server: str | None,
+        api_key: str | None,
+        user: str | None,
+        project: str | None,
+        **arguments: Any,
+    ) -> R:
+        if api_key and user:
+            # An option wins over a variable.
+            key_source, user_source = map(context.get_parameter_source, ("api_key", "user"))
+            if key_source is user_source:
+                raise click.UsageError(TWO)
+            api_key, user = (api_key, None) if key_source is ParameterSource.COMMANDLINE else (None, user)
+        # Empty is not given: `--project "$PROJECT"` in a script means no project when the variable is empty.
+        with Client(
+            server=(server or DEFAULT_SERVER).rstrip("/"),
+            is_named=bool(server),
+            api_key=api_key or None,
+            user=user or None,
+            project=project or None,
+        ) as service:
             return function(service, *args, **arguments)
 
     return _server_options(wrapper)
-
-
-def _client(
-    context: click.Context,
-    *,
-    server: str | None,
-    api_key: str | None,
-    user: str | None,
-    project: str | None,
-    color: str | None,
-) -> Client:
-    if api_key and user:
-        # An option counts, whatever the environment has.
-        key_source, user_source = map(context.get_parameter_source, ("api_key", "user"))
-        if key_source is user_source:
-            raise click.UsageError(TWO)
-        api_key, user = (api_key, None) if key_source is ParameterSource.COMMANDLINE else (None, user)
-    context.color = output.is_coloured(color)
-    address = (server or DEFAULT_SERVER).rstrip("/")
-    # Empty is not given: `--project "$PROJECT"` in a script means no project when the variable is empty.
-    return Client(
-        server=address, is_named=bool(server), api_key=api_key or None, user=user or None, project=project or None
-    )
 
 
 def everywhere(function: Callable[..., R]) -> Callable[..., R]:
@@ -111,6 +107,7 @@ def local_settings(config: Path | None, state_dir: str | None = None, **override
 form_option = _form("table", "yaml", "json")
 wide_form_option = _form("table", "wide", "yaml", "json")
 config_option = click.option("--config", type=click.Path(path_type=Path), help="The service's settings file.")
+color_option = click.option("--color", type=click.Choice(output.COLORS), help="When to colour (default: auto).")
 state_option = click.option("--state-dir", "state_dir", help="The service's `stateDir`; overrides the settings.")
 
 

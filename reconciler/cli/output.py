@@ -1,8 +1,7 @@
-"""Standard output and standard error: escaping, colour, sentences, and texts that a person types or a file hides.
+"""Standard output and standard error: escaping, sentences, and secret texts from a file or a terminal.
 
 No other module writes to the two streams. Text from outside is made `visible` before it becomes part of a line, since
-an end of line in it would forge one. Writing escapes once more: only visible text, ends of lines and words in one of
-our colours leave the program.
+an end of line in it would forge one. Writing escapes once more: only visible text and ends of lines leave the program.
 """
 
 import json
@@ -23,9 +22,6 @@ from reconciler.model.values import Value
 
 FRACTION = re.compile(r"\.[0-9]+(?=Z$)")
 KEPT_CAPITALS = frozenset({"Git"})  # words, beside the kinds, that keep their capital
-RESET = "\x1b[0m"
-GOOD, BUSY, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
-COLOURED = re.compile(r"(\x1b\[3[123]m[a-z-]+\x1b\[0m)")  # a word as `tables.word` makes it
 COLORS = ("auto", "always", "never")
 counted = text.counted
 
@@ -52,14 +48,8 @@ def give_up() -> None:
 
 
 def write(text: str) -> None:
-    """Write lines to standard output. Words lose their colour unless the command's context has colour."""
-    context = click.get_current_context(silent=True)
-    has_colour = context is not None and context.color
-    # Split at a group, words in colour are every second part.
-    parts = COLOURED.split(text)
-    parts[::2] = [visible_lines(part) for part in parts[::2]]
-    parts[1::2] = [part if has_colour else click.unstyle(part) for part in parts[1::2]]
-    _put(sys.stdout, "".join(parts))
+    """Write lines to standard output."""
+    _put(sys.stdout, visible_lines(text))
 
 
 def as_lines(texts: Iterable[str]) -> str:

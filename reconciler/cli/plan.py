@@ -16,7 +16,7 @@ import msgspec
 from click.core import ParameterSource
 
 from reconciler.cli import fields, output
-from reconciler.cli.options import connected
+from reconciler.cli.options import color_option, connected
 from reconciler.model import forges
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError, Refused
@@ -101,6 +101,7 @@ class PlanOptions:
 @click.option("--link", metavar="URL", help="Where a line is, with {commit}, {path} and {line}.")
 @click.option(DETAILED, is_flag=True, help="End with 2 when something would change.")
 @click.option("--fail-on", default="", metavar="WORDS", help=f"End with 3 when one occurs: {KNOWN}.")
+@color_option
 @connected
 @click.pass_context
 def plan(
@@ -114,6 +115,7 @@ def plan(
     link: str | None,
     detailed_exitcode: bool,
     fail_on: str,
+    color: str | None,
     **asked: Any,
 ) -> None:
     """Show what merging a branch would do, resource by resource.
@@ -163,7 +165,7 @@ def plan(
         case _:
             from reconciler.review import text  # noqa: PLC0415
 
-            for piece in text.render_text(made, color=bool(context.color), command=again):
+            for piece in text.render_text(made, color=output.is_coloured(color), command=again):
                 output.rendered(piece)
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
 

@@ -21,10 +21,10 @@ from reconciler.delivery.queue.folders import FoundIdentity, Peeked, PeekedState
 from reconciler.model.clock import rfc3339
 from reconciler.model.errors import Refused
 from reconciler.model.values import Value
+from reconciler.ops.databases import size_text
 
 NONE = "the project has no destination that log records are delivered to, and no queue is left of one"
 QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"  # as the API calls what is discarded
-UNITS = ("kB", "MB", "GB", "TB")
 UNUSED = "unused"  # the state of a queue that has nothing else to tell: no Configuration delivers to it
 QUARANTINED = (
     "damaged files that were put aside: {}. They are in the folder `quarantine` of its queue, beneath `queues` in the "
@@ -37,16 +37,6 @@ DROPPED = (
 )
 ANSWER_LINES = 5  # of an endpoint's answer; the API has more of it
 SHOW_WHY = "`reconciler get configurations -o yaml` shows why one does not deliver"
-
-
-def size_text(number: Value) -> str:
-    """Return bytes for a person: `0 B`, `190 kB`, `1.4 GB`, a thousand to each step."""
-    value, unit = float(number) if isinstance(number, int) else 0.0, "B"
-    for larger in UNITS:
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.1f} {unit}" if value < 10 and unit != "B" else f"{value:.0f} {unit}"
 
 
 def _is_unused(delivery: Value) -> bool:
@@ -66,7 +56,7 @@ COLUMNS = (
     Column("STATE", _state),
     Column("BATCHES", "queue.batches", wide=True),
     Column("RECORDS", "queue.records"),
-    Column("SIZE", lambda delivery: size_text(client.at(delivery, "queue", "bytes"))),
+    Column("SIZE", lambda delivery: size_text(client.number(delivery, "queue", "bytes"))),
     Column("OLDEST", moment("queue.oldest"), optional=True),
     Column(
         "DEAD LETTERS", lambda delivery: str(client.number(delivery, "deadLetters", "batches") or ""), optional=True
@@ -239,7 +229,7 @@ BATCH_COLUMNS = (
     Column("NUMBER", "number"),
     Column("STATE", lambda batch: "damaged" if client.at(batch, "bytes") is None else client.text(batch, "state")),
     Column("RECORDS", "records"),
-    Column("SIZE", lambda batch: size_text(client.at(batch, "bytes"))),
+    Column("SIZE", lambda batch: size_text(client.number(batch, "bytes"))),
     Column("TAKEN", moment("takenAt")),
     Column("ATTEMPTS", lambda batch: str(client.number(batch, "attempts") or "")),
     Column("STATUS", "status"),

@@ -13,7 +13,7 @@ from reconciler.collectors.rendering import Renderer, masking
 from reconciler.model import builtins, documents, resource, routes
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key
-from reconciler.model.routes import ComponentUse, RunsOn
+from reconciler.model.routes import RunsOn
 from reconciler.model.values import Value
 
 KIND: Final = "Configuration"
@@ -49,7 +49,9 @@ def render(context: click.Context, *, name: str, paths: tuple[str, ...], target:
             output.error(f"{KIND} {name}: {fault.reason}")
             context.exit(exits.NOT_STORED)
         text = rendered.text
-        verdict = routes.route_verdict(name, spec, ready=True, known=lambda wanted: _component(wanted, held))
+        verdict = routes.route_verdict(
+            name, spec, ready=True, known=lambda one: routes.component_use(held[one]["spec"]) if one in held else None
+        )
         in_service = [f"{KIND} {name} runs in the service, and not on collectors"]
         for sentence in verdict.left_out if verdict.runs_on is RunsOn.COLLECTORS else in_service:
             output.note(sentence)
@@ -78,7 +80,3 @@ def _resources(paths: Sequence[str]) -> dict[Key, dict[str, Value]]:
                 raise Refused(f"{place}: this document is not valid; `reconciler validate` says why")
             held[judged.key] = judged.owned
     return held
-
-
-def _component(key: Key, held: dict[Key, dict[str, Value]]) -> ComponentUse | None:
-    return routes.component_use(held[key]["spec"]) if key in held else None

@@ -47,7 +47,7 @@ COLUMNS = (
     Column("FOLLOWS", _follows),
     Column("STATE", "state"),
     Column("COMMIT", commit("commit")),
-    Column("HEAD", _ahead, optional=True, whole=commit("head")),
+    Column("HEAD", _ahead, optional=True),
     Column("LAST RUN", _last_run),
     Column("OUTCOME", lambda repository: runs.outcome(client.at(repository, "lastRun"))),
     Column("COUNTS", lambda repository: runs.counts(client.at(repository, "lastRun"))),

@@ -45,7 +45,7 @@ STATUS_COLUMNS = (
     Column("WHERE", client.place),
 )
 COLUMNS = (
-    Column("ID", tables.short_id("id"), whole="id"),
+    Column("ID", "id"),
     Column("REPOSITORY", "repository"),
     Column("PROJECT", "project", optional=True, wide=True),
     Column("OUTCOME", outcome),
@@ -63,7 +63,7 @@ def verdict(run: Value) -> str:
         told = ["nothing changed"]
     where = f" at {client.text(run, 'commit')[:12]}" if client.text(run, "commit") else ""
     more = visible("; ".join((where, *told)))
-    return f"{visible(client.text(run, 'repository'))}: {tables.word(ended)}{more}\n"
+    return f"{visible(client.text(run, 'repository'))}: {visible(ended)}{more}\n"
 
 
 def whole_report(run: Value) -> str:
@@ -115,10 +115,7 @@ def status_reasons(statuses: Sequence[Value]) -> str:
 @wide_form_option
 @connected
 def runs(service: Client, *, run: str | None, last: str | None, with_fields: bool, form: str) -> None:
-    """List the latest runs, or show every status and reason of the run ID.
-
-    The last eight characters of an ID, as the list and the service's log show them, do as well.
-    """
+    """List the latest runs, or show every status and reason of the run ID."""
     if run is not None and last is not None:
         raise click.UsageError("give either an ID or --last, not both")
     if run is None and last is None:
@@ -126,7 +123,8 @@ def runs(service: Client, *, run: str | None, last: str | None, with_fields: boo
             raise click.UsageError("--fields is for one run; give an ID or --last")
         # The service finds those of one project only among all.
         limit = SHOWN if service.project is None else MOST
-        found = of_project(service, _listed(service, limit=limit))[:SHOWN]
+        found = client.objects(service.get("runs", query={"limit": str(limit)}), "runs")
+        found = of_project(service, found)[:SHOWN]
         tables.write_list("runs", found, COLUMNS, form=form, empty="no runs found")
         return
     if last is not None:
@@ -135,8 +133,6 @@ def runs(service: Client, *, run: str | None, last: str | None, with_fields: boo
         run = client.text(service.get("repositories", last, missing=missing), "repository", "lastRun")
         if not run:
             raise Refused(f"{last} has had no run yet; `reconciler reconcile {last}` asks for one")
-    elif run is not None:
-        run = tables.whole_id(run, lambda: [client.text(each, "id") for each in _listed(service, limit=MOST)])
     one = service.get("runs", str(run), missing=NO_RUN.format(run)).get("run")
     if not with_fields or not isinstance(one, dict):
         tables.write_one(one, form=form, as_text=lambda: whole_report(one))
@@ -153,13 +149,9 @@ def _changes(found: dict[str, Value]) -> str:
         where = f" ({visible(client.place(one.get('at')))})" if one.get("at") else ""
         reason = f": {visible(client.text(one, 'reason'))}" if one.get("reason") else ""
         named = f"{client.text(one, 'kind')}/{client.text(one, 'name')}"
-        lines += f"{visible(named)} {tables.word(client.text(one, 'status'))}{where}{reason}\n"
+        lines += f"{visible(named)} {visible(client.text(one, 'status'))}{where}{reason}\n"
         lines += fields.field_lines(one)
     return lines + ("and more resources, which are not shown\n" if found.get("more") else "")
-
-
-def _listed(service: Client, *, limit: int) -> list[dict[str, Value]]:
-    return client.objects(service.get("runs", query={"limit": str(limit)}), "runs")
 
 
 def of_project(service: Client, found: list[dict[str, Value]]) -> list[dict[str, Value]]:

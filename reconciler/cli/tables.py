@@ -5,26 +5,14 @@ read it. Rich knows how many columns a terminal gives a character; its own table
 millisecond for each row.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from reconciler.cli import client, output
-from reconciler.cli.output import BAD, BUSY, GOOD, RESET
-from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 
 GAP = "   "
-WORDS = {
-    GOOD: "ready created configured deleted succeeded idle sending",
-    BUSY: "queued running partial incomplete not-ready deprecated suspended never-read drifted waiting closed held "
-    "orphaned unused",
-    BAD: "invalid error in-use forbidden not-found refused failed unreachable unauthorized branch-missing path-missing "
-    "empty down unrelated-root unsigned unsupported-format mirror-corrupt prune-held",
-}
-COLOURS = {word: colour for colour, words in WORDS.items() for word in words.split()}
-STATES = frozenset({"STATE", "STATUS", "OUTCOME"})  # the columns whose words get a colour
-SHORT_ID = 8  # characters: of 10,000 ids, two end alike once in twenty thousand times
 
 Cell = Callable[[Value], str]
 
@@ -33,7 +21,7 @@ class Column(NamedTuple):
     """A column. `cell` is a function, or the dotted path of a text in the answer.
 
     An `optional` one is left out when it is empty in every row, one that `tells_apart` when it is the same in all rows.
-    A `wide` one is for `-o wide` alone; `whole` is the cell for that form, where it is another.
+    A `wide` one is for `-o wide` alone.
     """
 
     header: str
@@ -41,17 +29,15 @@ class Column(NamedTuple):
     optional: bool = False
     tells_apart: bool = False
     wide: bool = False
-    whole: Cell | str = ""
 
     def cells(self, values: Sequence[Value], *, wide: bool = False) -> list[str]:
         """Return the cell of each row; nothing when the column has nothing to say."""
-        is_whole = wide and self.whole != ""
-        cell = self.whole if is_whole else self.cell
+        cell = self.cell
         found = [client.text(value, *cell.split(".")) if isinstance(cell, str) else cell(value) for value in values]
         if self.tells_apart and not wide:
             is_shown = len(set(found)) > 1
         else:
-            is_shown = any(found) or is_whole or not (self.optional or self.tells_apart)
+            is_shown = any(found) or not (self.optional or self.tells_apart)
         return found if is_shown and (wide or not self.wide) else []
 
 
@@ -73,24 +59,6 @@ def joined(path: str) -> Cell:
 def commit(path: str) -> Cell:
     """Return the cell with the beginning of a commit's id or of a hash."""
     return lambda value: client.text(value, *path.split("."))[:12]
-
-
-def short_id(path: str) -> Cell:
-    """Return the cell with the end of an id, in which those of one minute differ."""
-    return lambda value: client.text(value, *path.split("."))[-SHORT_ID:]
-
-
-def whole_id(typed: str, known: Callable[[], Iterable[str]]) -> str:
-    """Return the id that ends as typed; a text that fits no id stays as it is.
-
-    `known` returns the ids there are, and is called for an end alone. Raises Refused for the end of several ids.
-    """
-    if len(typed) != SHORT_ID:
-        return typed
-    found = sorted({identifier for identifier in known() if identifier.endswith(typed)})
-    if len(found) > 1:
-        raise Refused(f"{' and '.join(found)} end so; give the whole id")
-    return found[0] if found else typed
 
 
 def write_list(key: str, values: Sequence[Value], columns: Sequence[Column], *, form: str, empty: str = "") -> None:
@@ -129,16 +97,8 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [list(header), *([visible(cell) or "-" for cell in row] for row in rows)]
     sizes = [[cell_len(cell) for cell in line] for line in lines]
     widths = [max(column) for column in zip(*sizes, strict=True)]
-    states = [index for index, name in enumerate(header) if name in STATES]
-    lines[1:] = [[word(cell) if index in states else cell for index, cell in enumerate(line)] for line in lines[1:]]
     return "".join(
         GAP.join(cell + " " * (width - size) for cell, width, size in zip(line, widths, taken, strict=True)).rstrip()
         + "\n"
         for line, taken in zip(lines, sizes, strict=True)
     )
-
-
-def word(text: str) -> str:
-    """Return a state or a status in its colour; any other text made visible."""
-    colour = COLOURS.get(text)
-    return f"{colour}{text}{RESET}" if colour else visible(text)

@@ -17,7 +17,6 @@ from reconciler.cli.files import API_VERSION, SourceText, Unreadable
 from reconciler.git import file_selection
 from reconciler.git.file_selection import FileGlobs
 from reconciler.model import builtins, components, desired, documents, positions, principals, resource
-from reconciler.model.components import Reference
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.documents import Locations
 from reconciler.model.errors import Refused
@@ -224,13 +223,11 @@ def _findings(judged: Sequence[JudgedFile], snapshot: StoreSnapshot, *, strict: 
         warnings = [*outcome.notes]
         if not missing.isdisjoint(one.references):
             lacking = [each for each in components.references(one.document()) if each.key in missing]
-            warnings += tell(one, [Violation(each.pointer, _missing(each)) for each in lacking]).split("\n")
+            told = [(each.pointer, resolving.which_reference(each)) for each in lacking]
+            absent = [Violation(at, f"there is no {which} here and none is built in") for at, which in told]
+            warnings += tell(one, absent).split("\n")
         for line in warnings:
             yield replace(_finding(line, one), warning=not strict)
-
-
-def _missing(reference: Reference) -> str:
-    return f"there is no {resolving.which_reference(reference)} here and none is built in"
 
 
 def _told(found: Sequence[Violation], file: SourceText, position: int) -> str:

@@ -108,19 +108,15 @@ class CollectorType:
         values = self._values(given)
         self._resource = resource
         found: dict[str, dict[str, list[Entry]]] = {}
-        for block, part, text in self._texts():
-            entries = self._entries(block, part, text, values, seconds_left)
-            for signal in block.split("+"):
-                found.setdefault(signal, {}).setdefault(part, []).extend(entries)
-        return found
-
-    def _texts(self) -> Iterator[tuple[str, str, str]]:
         for block in BLOCKS:
             templates = self._spec.get(block)
-            if isinstance(templates, dict):
-                for part in PARTS:
-                    if isinstance(text := templates.get(part), str) and text.strip():
-                        yield block, part, text
+            for part in PARTS:
+                text = templates.get(part) if isinstance(templates, dict) else None
+                if isinstance(text, str) and text.strip():
+                    entries = self._entries(block, part, text, values, seconds_left)
+                    for signal in block.split("+"):
+                        found.setdefault(signal, {}).setdefault(part, []).extend(entries)
+        return found
 
     def _values(self, given: list[Value]) -> dict[str, Value]:
         """The defaults that are not null, overlaid with the given values; raises Unrenderable for a secret of the
@@ -165,17 +161,15 @@ class CollectorType:
         listed = read[0].value if read else None
         if len(read) > 1 or not isinstance(listed, (list, type(None))):
             raise self._fault(at, "its output is not one list of components")
-        return [self._entry(at, key, config) for item in listed or () for key, config in self._pairs(at, item)]
-
-    def _pairs(self, at: str, item: Value) -> Iterator[tuple[str, Value]]:
-        if not isinstance(item, dict):
-            raise self._fault(at, "its output has an entry that is not `ID: ...`")
-        yield from item.items()
-
-    def _entry(self, at: str, key: str, config: Value) -> Entry:
-        if _ID.fullmatch(key) is None:
-            raise self._fault(at, f"`{key[:80]}` is not the id of a component")
-        return Entry(self._component_id(key), config)
+        entries = []
+        for item in listed or ():
+            if not isinstance(item, dict):
+                raise self._fault(at, "its output has an entry that is not `ID: ...`")
+            for key, config in item.items():
+                if _ID.fullmatch(key) is None:
+                    raise self._fault(at, f"`{key[:80]}` is not the id of a component")
+                entries.append(Entry(self._component_id(key), config))
+        return entries
 
     def _component_id(self, key: object) -> str:
         kind, _, number = str(key).partition("/")

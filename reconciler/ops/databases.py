@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reconciler.model.errors import ReconcilerError, Refused
-from reconciler.settings.models import Settings
 from reconciler.store import files
 from reconciler.store.contract import StoreFault
 from reconciler.store.files import KINDS, DatabaseIdentity, DatabaseKind, DatabasePlaces
+
+if TYPE_CHECKING:
+    from reconciler.settings.models import Settings
 
 # A service that had a store must not begin with an empty one.
 
@@ -24,7 +27,7 @@ ELSEWHERE = "name the service's settings with --config, or its `stateDir` with -
 """The advice where there is no store: a service has the settings of its unit, a shell seldom has them."""
 
 
-def database_places(settings: Settings) -> DatabasePlaces:
+def database_places(settings: "Settings") -> DatabasePlaces:
     """Return the paths of the databases of a service with these settings."""
     return files.places(settings.store.url, settings.state_dir)
 

@@ -18,22 +18,21 @@ from reconciler.model.text import visible, visible_block, visible_json
 
 log = logging.getLogger(__name__)
 
-SHORT = 8  # characters of an id
-
 OURS = ("reconciler", "api")
 # What libraries may say. The HTTP server warns of every client that speaks no HTTP, which is nobody's to mend here.
 LIBRARIES = {"uvicorn": logging.ERROR}
 
 
 class TextFormatter(logging.Formatter):
-    """`06:12:00 warning: telemetry: … [run 8Q1X2Y3Z]` for a person. A record begins at the margin; its trace is set in
-    beneath. Of an id the end is shown, in which those of one minute differ; lines as JSON have all of it.
+    """Formats records as text: `06:12:00 warning: telemetry: … [run 01KAH30ZPT8Q1X2Y3Z4A5B6C7D]`. The trace of an error
+    is in the next lines, indented.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        ids = "".join(f" [{name} {identifier}]" for name, identifier in _belongs().items())
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        line = f"{time} {level}{visible(record.getMessage())}{_short()}"
+        line = f"{time} {level}{visible(record.getMessage())}{ids}"
         trace = self.formatException(record.exc_info) if record.exc_info else getattr(record, "fields", {}).get("trace")
         return line if not trace else f"{line}\n{visible_block(str(trace))}"
 
@@ -58,14 +57,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def _belongs() -> dict[str, str]:
-    """The request and the run that the line belongs to, which is written where it is logged: in their context."""
+    """Return the ids of the request and the run in whose context the line is logged."""
     ids = {"request": log_context.REQUEST.get(), "run": log_context.RUN.get()}
     return {name: identifier for name, identifier in ids.items() if identifier}
-
-
-def _short() -> str:
-    """The same at the end of a line."""
-    return "".join(f" [{name} {identifier[-SHORT:]}]" for name, identifier in _belongs().items())
 
 
 class LogHandler(logging.StreamHandler[TextIO]):

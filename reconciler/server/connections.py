@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from time import monotonic
@@ -33,19 +33,15 @@ def head_without_offer(line: bytes, headers: Sequence[Header]) -> bytes:
     """Return the head of a request, from its first line to the empty one, without the offer. Names of headers are in
     lower case.
     """
-    kept = (b"%b: %b" % header for header in _kept(headers))
-    return b"\r\n".join((line, *kept, b"", b""))
-
-
-def _kept(headers: Sequence[Header]) -> Iterator[Header]:
+    kept = [line]
     for name, value in headers:
         if name == b"connection":
             tokens = [token.strip() for token in value.split(b",")]
             left = b", ".join(token for token in tokens if token.lower() not in OFFER)
-            if left:
-                yield name, left
+            kept += [b"%b: %b" % (name, left)] if left else []
         elif name not in OFFER:
-            yield name, value
+            kept.append(b"%b: %b" % (name, value))
+    return b"\r\n".join((*kept, b"", b""))
 
 
 log = logging.getLogger(__name__)

@@ -137,8 +137,9 @@ class Delivering:
 
 def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> EgressPolicy:
     """Return the egress policy of deliveries: never to a listener of the service itself."""
+    names = [one.getsockname() for one in listeners]
     return EgressPolicy(
-        listeners=tuple(_listener(one) for one in listeners),
+        listeners=tuple(Listener(ip_address(host), port) for host, port, *_ in names),
         is_local=http_client.machine_has,
         allow=settings.delivery.egress.allow,
         deny=settings.delivery.egress.deny,
@@ -219,11 +220,6 @@ class Expiry:
     async def expire(self) -> None:
         """Delete dead letters that are too old."""
         await self._manager.expire(before=believed_moment(self._first, self._now()) - int(self._max_age * 1000))
-
-
-def _listener(listening: socket.socket) -> Listener:
-    host, port = listening.getsockname()[:2]
-    return Listener(ip_address(host), port)
 
 
 def _most_connections() -> int:

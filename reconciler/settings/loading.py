@@ -45,7 +45,11 @@ def of_shape(error: ValidationError) -> Iterator[Mistake]:
 
 
 def _unknown(pointer: Pointer) -> str:
-    known = sorted(unknown_keys(_class_at(pointer[:-1])))
+    topic: type[BaseModel] = Settings
+    for part in pointer[:-1]:
+        if isinstance(part, str):
+            topic = section_at(unknown_keys(topic)[part]) or topic
+    known = sorted(unknown_keys(topic))
     # By small letters: `clientId` is nearer to `oauth2ClientID` than its capitals say.
     small = {key.lower(): key for key in known}
     close = get_close_matches(str(pointer[-1]).lower(), small, n=1)
@@ -57,14 +61,6 @@ def unknown_keys(topic: type[BaseModel]) -> dict[str, object]:
     """The keys that a person may write in a section, with their types."""
     fields = {field.alias or name: field.annotation for name, field in topic.model_fields.items()}
     return {key: kind for key, kind in fields.items() if key not in ENVIRONMENT_ONLY}
-
-
-def _class_at(pointer: Pointer) -> type[BaseModel]:
-    topic: type[BaseModel] = Settings
-    for part in pointer:
-        if isinstance(part, str):
-            topic = section_at(unknown_keys(topic)[part]) or topic
-    return topic
 
 
 def section_at(annotation: object) -> type[BaseModel] | None:

@@ -168,14 +168,6 @@ def test_null_and_blank_are_as_if_missing(name: str, value: object) -> None:
     )
 
 
-def test_without_a_list_of_projects_each_that_may_be_called_so_exists() -> None:
-    given = direct("user:payments,ghost,Shop,a.b,-x", groups=["service-projects-Nord"])
-    found = claims.granted_roles(given, NAMES, projects=None)
-    assert isinstance(found, GrantedRoles)
-    assert found.roles == {"ghost": VIEWER, "nord": VIEWER, "payments": USER}
-    assert found.unknown == ("Shop", "a.b")
-
-
 def test_everything_that_is_granted_is_told_with_its_rule() -> None:
     given = direct("admin:payments,search,ghost,,owner:shop", groups=["service-projects-user:payments"])
     found = claims.granted_roles(given, NAMES, projects=PROJECTS)

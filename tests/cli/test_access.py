@@ -305,34 +305,6 @@ def test_a_person_is_deleted(program: Program, service: Service) -> None:
     )
 
 
-def test_the_keys_that_a_removed_person_made_are_listed(program: Program, service: Service) -> None:
-    made = {**KEY, "expiresAt": "2999-01-01T00:00:00.000Z"}
-    others = [
-        {**made, "id": "01OWN", "personal": True},
-        {**made, "id": "01OLD", "expiresAt": AT},
-        {**made, "id": "01BEN", "createdBy": "user:ben"},
-        {**made, "id": "01KEYS", "createdBy": "key:01KEY"},
-    ]
-    endless = {**made, "id": "01ORG", "project": None, "expiresAt": None}
-    service.answer("DELETE /v1/users/ana", {}, 204)
-    service.answer("GET /v1/api-keys", {"apiKeys": [*others, made, endless]})
-    outcome = program("user", "delete", "ana", "--project", "payments")
-    assert (outcome.code, outcome.err) == (
-        0,
-        "ana made these keys and may know them; `reconciler key revoke ID` ends one\n",
-    )
-    deleted, *table = rows(outcome)
-    assert (deleted, table) == (
-        ["ana: deleted"],
-        [
-            ["ID", "NAME", "PROJECT", "ROLE"],
-            ["01KEY", "pipeline", "payments", "user"],
-            ["01ORG", "pipeline", "-", "user"],
-        ],
-    )
-    assert projects(service) == [None, None]
-
-
 @pytest.mark.parametrize(
     ("options", "body"),
     [

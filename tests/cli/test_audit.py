@@ -41,7 +41,7 @@ def test_events_are_a_table_with_what_is_told_of_them(program: Program, service:
         "AT                     WHO             ACTION     WHAT                   FROM        DETAIL\n"
         "2026-11-21T06:12:00Z   user:noa        refused    Request 403            -           "
         "path=/v1/apply, times=3\n"
-        "2026-11-21T06:12:00Z   git:telemetry   created    Key coll               192.0.2.7   "
+        "2026-11-21T06:12:00Z   git:telemetry   created    Key 01KEY              192.0.2.7   "
         "name=coll, scopes=logs metrics\n"
         "2026-11-21T06:12:00Z   git:telemetry   approved   Repository telemetry   -           "
         "2 deletions held at 0123\n"

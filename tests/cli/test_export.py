@@ -197,12 +197,6 @@ def test_secrets_are_told_with_what_to_do(scene: Scene) -> None:
     assert (applied.code, applied.err) == (0, "2 unchanged\n")
 
 
-def test_chosen_kinds_alone(scene: Scene, full: Outcome) -> None:  # noqa: ARG001
-    outcome = scene("export", "chosen", "--kind", "fleet", "--kind", "Sources", "--kind", "Fleet", project="full")
-    assert outcome == (0, "2 files written to chosen: 1 fleet, 1 source\n", "")
-    assert files(scene.program.folder / "chosen") == ["fleets/all.yaml", "sources/in.yaml"]
-
-
 def test_a_list_longer_than_a_page(scene: Scene) -> None:
     fleets = [resource("Fleet", f"f{number:04}") for number in range(2 * PAGE + 1)]
     scene.daemon.apply(*fleets, project="other")
@@ -211,20 +205,13 @@ def test_a_list_longer_than_a_page(scene: Scene) -> None:
     assert len(files(scene.program.folder / "many")) == len(fleets)
 
 
-def test_a_folder_that_is_not_empty_is_left_alone_unless_forced(scene: Scene) -> None:
-    scene.daemon.apply(resource("Fleet", "a", description="new"), project="small")
+def test_a_folder_that_is_not_empty_is_left_alone(scene: Scene) -> None:
     scene.program.write("held/fleets/a.yaml", "old\n")
-    scene.program.write("held/fleets/gone.yaml", "old\n")
-    scene.program.write("held/other/a.txt", "mine\n")
-    refused = scene("export", "held", project="small")
-    sentence = "error: held is not empty; choose another folder, or replace files in it with --force\n"
-    assert refused == (1, "", sentence)
+    scene.program.write("file", "")
+    for place in ("held", "file"):
+        refused = scene("export", place, project="small")
+        assert refused == (1, "", f"error: {place} is not an empty folder; choose another\n")
     assert (scene.program.folder / "held/fleets/a.yaml").read_text() == "old\n"
-    forced = scene("export", "held", "--force", project="small")
-    stays = "held/fleets/gone.yaml belongs to no resource that was exported, and stays; delete it unless it is wanted\n"
-    assert forced == (0, "1 file written to held: 1 fleet\n", stays)
-    assert files(scene.program.folder / "held") == ["fleets/a.yaml", "fleets/gone.yaml", "other/a.txt"]
-    assert "description: new" in (scene.program.folder / "held/fleets/a.yaml").read_text()
 
 
 def test_a_new_repository_counts_as_empty(scene: Scene) -> None:
@@ -242,41 +229,11 @@ def test_nothing_is_written_when_the_service_does_not_answer(scene: Scene) -> No
 # What a server of another mind could answer
 
 
-def listing(service: Service, *resources: Any, kind: str = "Fleet") -> None:
-    service.answer(f"GET /v1/resources/{kind}", {"resources": list(resources)})
-
-
-def test_links_are_not_followed(program: Program, service: Service) -> None:
-    listing(service, resource("Fleet", "a"))
-    away = program.folder / "away"
-    away.mkdir()
-    (away / "a.yaml").write_text("mine\n")
-    (program.folder / "out" / "fleets").mkdir(parents=True)
-    (program.folder / "out" / "fleets" / "a.yaml").symlink_to(away / "a.yaml")
-    assert program("export", "out", "--kind", "fleet", "--force").code == 0
-    assert not (program.folder / "out" / "fleets" / "a.yaml").is_symlink()
-    (program.folder / "linked").mkdir()
-    (program.folder / "linked" / "fleets").symlink_to(away)
-    refused = program("export", "linked", "--kind", "fleet", "--force")
-    sentence = "error: linked/fleets is a link, and links are not followed; move it away\n"
-    assert refused == (1, "", sentence)
-    assert ((away / "a.yaml").read_text(), files(away)) == ("mine\n", ["a.yaml"])
-
-
-def test_a_folder_where_a_file_has_to_stand_is_named(program: Program, service: Service) -> None:
-    listing(service, resource("Fleet", "a"))
-    (program.folder / "out" / "fleets" / "a.yaml").mkdir(parents=True)
-    outcome = program("export", "out", "--kind", "fleet", "--force")
-    assert (outcome.code, outcome.out, "is a directory" in outcome.err) == (1, "", True)
-    program.write("file", "")
-    assert program("export", "file", "--kind", "fleet").err == "error: file is not a folder\n"
-
-
-def test_a_file_left_by_a_killed_export_is_in_nobodys_way(program: Program, service: Service) -> None:
-    listing(service, resource("Fleet", "a"))
-    program.write("out/fleets/.a.yaml.new", "half")
-    assert program("export", "out", "--kind", "fleet", "--force").code == 0
-    assert files(program.folder / "out") == ["fleets/a.yaml"]
+def listing(service: Service, *pages: list[Any], kind: str = "Fleet") -> None:
+    """Have resources of one kind alone."""
+    for each in names.KINDS:
+        for page in pages if each.name == kind else ([],):
+            service.answer(f"GET /v1/resources/{each.name}", {"resources": page})
 
 
 @pytest.mark.parametrize(
@@ -292,8 +249,8 @@ def test_a_file_left_by_a_killed_export_is_in_nobodys_way(program: Program, serv
     ],
 )
 def test_an_answer_that_is_not_the_services_is_refused(program: Program, service: Service, odd: list[Any]) -> None:
-    listing(service, *odd)
-    outcome = program("export", "out", "--kind", "fleet")
+    listing(service, odd)
+    outcome = program("export", "out")
     assert outcome == (
         1,
         "",
@@ -303,37 +260,29 @@ def test_an_answer_that_is_not_the_services_is_refused(program: Program, service
 
 def test_pages_are_asked_for_one_after_the_other(program: Program, service: Service) -> None:
     fleets = [resource("Fleet", f"a{number:03}") for number in range(PAGE + 1)]
-    listing(service, *fleets[:PAGE])
-    listing(service, *fleets[PAGE:])
-    assert program("export", "out", "--kind", "fleet").code == 0
-    assert [request.query for request in service.requests] == [
+    listing(service, fleets[:PAGE], fleets[PAGE:])
+    assert program("export", "out").code == 0
+    assert [request.query for request in service.requests if request.path.endswith("/Fleet")] == [
         {"limit": str(PAGE)},
         {"limit": str(PAGE), "after": "a099"},
     ]
 
 
 def test_what_the_service_brings_along_is_left_out(program: Program, service: Service) -> None:
-    listing(service, {**resource("Fleet", "a"), "status": {"source": {"type": "builtin"}}})
-    assert program("export", "out", "--kind", "fleet") == (0, "0 files written to out\n", "")
+    listing(service, [{**resource("Fleet", "a"), "status": {"source": {"type": "builtin"}}}])
+    assert program("export", "out") == (0, "0 files written to out\n", "")
     assert not (program.folder / "out").exists()
 
 
 def test_what_cannot_come_back_as_it_is_gets_a_remark(program: Program, service: Service) -> None:
     incomplete = {**resource("AgentVersion", "a"), "status": {"incomplete": ["/spec: is odd"]}}
-    listing(service, incomplete, kind="AgentVersion")
-    outcome = program("export", "out", "--kind", "agentversion")
+    listing(service, [incomplete], kind="AgentVersion")
+    outcome = program("export", "out")
     assert (outcome.code, outcome.err) == (
         0,
         "out/agent-versions/a.yaml is incomplete: apply it with --accept-invalid, or correct and add its parameters, "
         "or complete what it names\n",
     )
-
-
-def test_many_files_in_a_remark_are_counted(program: Program, service: Service) -> None:
-    fleets = [{**resource("Fleet", f"a{number:02}"), "status": {"incomplete": ["x"]}} for number in range(25)]
-    listing(service, *fleets)
-    told = program("export", "out", "--kind", "fleet").err.splitlines()
-    assert (len(told), told[-1]) == (21, "and 5 more files likewise")
 
 
 # Pure

@@ -214,13 +214,6 @@ def test_no_value_can_act_on_the_terminal(program: Program, service: Service, fo
         assert yaml.safe_load(outcome.out) == resource
 
 
-def test_colour_is_for_terminals_and_for_those_who_insist(program: Program, service: Service) -> None:
-    service.answer("GET /v1/resources/Destination", {"resources": [destination("a", status={"incomplete": [1]})]})
-    assert "\x1b" not in program("get", "destinations").out
-    assert "\x1b[33mincomplete\x1b[0m" in program("get", "destinations", "--color", "always").out
-    assert "\x1b" not in program("get", "destinations", "--color", "never").out
-
-
 def test_history_shows_the_newest_version_first(program: Program, service: Service) -> None:
     old = destination("web", metadata={"name": "web", "version": 1, "hash": "a" * 64})
     service.answer("GET /v1/Destination/web/history", {"versions": [destination("web"), old]})

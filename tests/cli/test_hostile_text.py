@@ -226,26 +226,17 @@ ASKING = [
     ["audit", "verify", "--retention", EVERYTHING],
     ["audit", "verify", "--config", EVERYTHING],
     ["audit", "verify", "--state-dir", f"/nonexistent/{EVERYTHING}"],
-    ["auth", EVERYTHING],
-    ["auth", "explain", "--claims", EVERYTHING],
-    ["auth", "explain", "--claims", "/dev/null"],
-    ["auth", "explain", "--claims", "/dev/null", "--config", EVERYTHING],
-    ["auth", "explain", "--claims", "/dev/null", "--project", EVERYTHING],
     ["queue", "status", EVERYTHING],
     ["queue", "replay", EVERYTHING],
     ["queue", "discard", EVERYTHING, "--all"],
     ["queue", "discard", EVERYTHING, "--all", "--yes"],
     ["send-test", EVERYTHING],
     ["version"],
-    ["explain", f"destination.{EVERYTHING}"],
-    ["explain", EVERYTHING],
-    ["explain", "destination.spec"],
     ["schema", "destination"],
     ["schema", EVERYTHING],
-    ["completion", EVERYTHING],
     [EVERYTHING],
     [f"--{EVERYTHING}"],
-    ["get", "--color", EVERYTHING],
+    ["plan", "--color", EVERYTHING],
     ["get", "destinations", "--server", f"http://127.0.0.1:1/{EVERYTHING}"],
     ["get", "destinations", "--server", EVERYTHING],
     ["get", "destinations", "--api-key", EVERYTHING],
@@ -313,20 +304,10 @@ def test_what_is_sent_from_files_with_hostile_names_is_told(scene: Scene, asked:
     assert asked("delete", "--dry-run", "-f", EVERYTHING).code == 3
 
 
-def test_claims_that_somebody_chose_are_explained(on_a_terminal: Callable[..., Shown]) -> None:
-    named = f"{EVERYTHING}:a,a.b,{EVERYTHING},user:c"
-    claims = {EVERYTHING: 1, "service_projects": named, "groups": [EVERYTHING, f"service-projects-{EVERYTHING}"]}
-    Path("claims.json").write_text(json.dumps(claims))
-    assert on_a_terminal("auth", "explain", "--claims", "claims.json").code == 0
-    Path("claims.json").write_text(json.dumps({**claims, "groups": {EVERYTHING: 1}}))
-    assert on_a_terminal("auth", "explain", "--claims", "claims.json").code == 1
-
-
 def test_an_export_says_where_it_wrote(asked: Callable[..., Shown]) -> None:
     assert asked("export", EVERYTHING).code == 0
-    assert asked("export", EVERYTHING).code == 1  # not empty
-    Path(EVERYTHING, "destinations", EVERYTHING).touch()
-    assert r"evil\x07" in asked("export", EVERYTHING, "--force").text
+    refused = asked("export", EVERYTHING)
+    assert (refused.code, r"evil\x07" in refused.text) == (1, True)  # not empty
     exported = yaml.safe_load(Path(EVERYTHING, "destinations", "good.yaml").read_text())
     assert exported["metadata"]["description"] == EVERYTHING
 

@@ -1,7 +1,6 @@
 """The program as a whole: start, failures, exit codes, and what it never does."""
 
 import os
-import pty
 import resource
 import socket
 import subprocess
@@ -233,29 +232,6 @@ def test_a_pipe_that_is_closed_from_the_start_is_quiet(alone: Program) -> None:
     assert ran.stderr == b""
 
 
-@pytest.mark.parametrize(("more", "colour"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
-def test_a_terminal_gets_colour_unless_it_says_no(
-    program: Program, service: Service, more: dict[str, str], colour: bool
-) -> None:
-    service.answer(
-        "GET /v1/resources/Fleet", {"resources": [{"metadata": {"name": "a"}, "status": {"incomplete": [1]}}]}
-    )
-    ours, theirs = pty.openpty()
-    try:
-        subprocess.run(
-            [str(PROGRAM), "get", "fleets"],
-            stdout=theirs,
-            env=program.variables({"TERM": "xterm", **more}),
-            timeout=30,
-            check=True,
-        )
-        shown = os.read(ours, 65536)
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert (b"\x1b[33mincomplete\x1b[0m" in shown) is colour
-
-
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_without_unicode_gets_escapes(program: Program, service: Service, encoding: str) -> None:
     service.answer("GET /v1/resources/Fleet", {"resources": [{"kind": "Fleet", "metadata": {"name": "\u2603"}}]})
@@ -275,9 +251,7 @@ def test_nothing_in_the_working_folder_is_imported(started: Program) -> None:
     for arguments in (
         ("version",),
         ("schema", "Fleet"),
-        ("explain", "fleet.metadata"),
         ("validate", "fleets"),
-        ("completion", "bash"),
         ("get", "fleets", "--server", "http://127.0.0.1:1"),
     ):
         outcome = started(*arguments)
@@ -318,7 +292,7 @@ def test_the_list_of_commands_says_what_each_says(alone: Program) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(alone: Program, shell: str) -> None:
-    outcome = alone("completion", shell)
+    outcome = alone(_RECONCILER_COMPLETE=f"{shell}_source")
     assert (outcome.code, outcome.err) == (0, "")
     assert "_RECONCILER_COMPLETE" in outcome.out
 

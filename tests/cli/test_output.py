@@ -2,7 +2,6 @@
 
 import json
 
-import click
 import pytest
 import yaml
 from hypothesis import given
@@ -50,19 +49,6 @@ def test_what_is_written_acts_on_nothing(capsys: pytest.CaptureFixture[str]) -> 
     assert written.err == "c\\r\\nerror: forged\nUsage: \\x9b31m\nmore\nerror: cannot \\x1b]0;evil\\x07\n"
 
 
-@pytest.mark.parametrize("colour", [True, False])
-def test_words_in_a_colour_of_ours_are_all_that_gets_through(
-    capsys: pytest.CaptureFixture[str], *, colour: bool
-) -> None:
-    word = tables.word("not-ready")
-    with click.Context(click.Command("x"), color=colour):
-        output.write(f"{word} \x1b[31mred\x1b[5m\x1b[0m \x1b[41mx\x1b[0m{word}\n")
-    expected = word if colour else "not-ready"
-    shown = capsys.readouterr().out
-    assert shown == f"{expected} \\x1b[31mred\\x1b[5m\\x1b[0m \\x1b[41mx\\x1b[0m{expected}\n"
-    assert all(output.COLOURED.fullmatch(tables.word(known)) for known in tables.COLOURS)
-
-
 def test_columns_line_up_whatever_is_in_them() -> None:
     rows = [["a", "x", ""], ["日本", "longer", "é"], ["\x1b", "", "e\u0301"], ["क\u094d\u200dष", "❤\ufe0f", "x"]]
     assert tables.aligned(["NAME", "STATE", "MORE"], rows) == (
@@ -75,12 +61,6 @@ def test_a_cell_is_one_line() -> None:
     table = tables.aligned(["NAME", "STATE"], [["a\nb   ready", hostile_text.EVERYTHING]])
     assert table.count("\n") == 2
     assert hostile_text.unseen(table) == []
-
-
-def test_colour_changes_no_column() -> None:
-    coloured = tables.aligned(["STATE", "NAME"], [["ready", "a"], ["invalid", "b"], ["odd", "ready"]])
-    assert coloured.count(output.RESET) == 2
-    assert click.unstyle(coloured) == "STATE     NAME\nready     a\ninvalid   b\nodd       ready\n"
 
 
 @pytest.mark.parametrize(

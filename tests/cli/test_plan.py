@@ -62,6 +62,15 @@ def planned(alone: Program, *arguments: str) -> Planned:
     return Planned(alone("plan", "work", "-o", "json", *arguments))
 
 
+@pytest.mark.parametrize(("asked", "coloured"), [([], False), (["--color", "always"], True)])
+def test_colour_is_for_terminals_and_for_those_who_insist(
+    alone: Program, repository: Repository, *, asked: list[str], coloured: bool
+) -> None:
+    repository.write("team/c.yaml", destination("c"))
+    repository.commit()
+    assert ("\x1b[" in alone("plan", "work", *asked).out) is coloured
+
+
 def test_what_changed_is_told_field_by_field_with_its_place_and_what_depends_on_it(
     alone: Program, repository: Repository
 ) -> None:

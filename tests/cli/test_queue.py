@@ -64,9 +64,9 @@ def test_each_delivery_is_a_row_and_trouble_stands_beneath(program: Program, ser
     service.answer("GET /v1/deliveries", {"deliveries": [calm, down()]})
     assert program("queue", "status") == (
         0,
-        "DESTINATION   STATE     RECORDS   SIZE     OLDEST                 DEAD LETTERS   LAST FAILURE\n"
-        "archive       sending   0         0 B      -                      -              2026-11-21T06:12:00Z\n"
-        "siem          down      12345     2.3 MB   2026-11-21T06:12:00Z   2              2026-11-21T06:13:00Z\n"
+        "DESTINATION   STATE     RECORDS   SIZE      OLDEST                 DEAD LETTERS   LAST FAILURE\n"
+        "archive       sending   0         0 bytes   -                      -              2026-11-21T06:12:00Z\n"
+        "siem          down      12345     2.2 MiB   2026-11-21T06:12:00Z   2              2026-11-21T06:13:00Z\n"
         "\n"
         "siem: siem.example.org does not answer; one request every 30 s tries whether it does again.\n"
         f"{REFUSED}\n",
@@ -77,10 +77,10 @@ def test_each_delivery_is_a_row_and_trouble_stands_beneath(program: Program, ser
 def test_what_has_nothing_to_tell_goes_and_wide_counts_the_batches(program: Program, service: Service) -> None:
     service.answer("GET /v1/deliveries", {"deliveries": [delivery()]})
     assert program("queue", "status").out == (
-        "DESTINATION   STATE   RECORDS   SIZE\nsiem          idle    0         0 B\n"
+        "DESTINATION   STATE   RECORDS   SIZE\nsiem          idle    0         0 bytes\n"
     )
     assert program("queue", "status", "-o", "wide").out == (
-        "DESTINATION   STATE   BATCHES   RECORDS   SIZE\nsiem          idle    0         0         0 B\n"
+        "DESTINATION   STATE   BATCHES   RECORDS   SIZE\nsiem          idle    0         0         0 bytes\n"
     )
 
 

@@ -65,9 +65,9 @@ def state(tmp_path: Path) -> Path:
 def test_what_waits_is_a_table(alone: Program, state: Path) -> None:
     assert alone("queue", "peek", "siem", "--state-dir", str(state)) == (
         0,
-        "NUMBER   STATE    RECORDS   SIZE   TAKEN                  ATTEMPTS   STATUS   REASON\n"
-        f"2        queued   1         {size(state, 0)} B   2026-11-21T06:12:00Z   -          -        -\n"
-        f"3        queued   1         {size(state, 1)} B   2026-11-21T06:12:00Z   -          -        -\n",
+        "NUMBER   STATE    RECORDS   SIZE       TAKEN                  ATTEMPTS   STATUS   REASON\n"
+        f"2        queued   1         {size(state, 0)} bytes   2026-11-21T06:12:00Z   -          -        -\n"
+        f"3        queued   1         {size(state, 1)} bytes   2026-11-21T06:12:00Z   -          -        -\n",
         "",
     )
 

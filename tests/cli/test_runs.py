@@ -58,20 +58,6 @@ def test_the_list_shows_the_latest_runs(program: Program, service: Service) -> N
     assert service.requests[0].query == {"limit": "100"}
 
 
-def test_the_list_shows_the_ends_of_ids_which_name_a_run_as_well(program: Program, service: Service) -> None:
-    ids = [f"01M7ZDJ451{end}" for end in ("7MMPZDG65C85TE2D", "7MMPZDG6WAJTS57T", "8AAAAAAAWAJTS57T")]
-    service.answer("GET /v1/runs", {"runs": [run(id=each) for each in ids]})
-    service.answer(f"GET /v1/runs/{ids[0]}", {"run": run(statuses=STATUSES)})
-    assert [line.split()[0] for line in program("runs").out.splitlines()] == ["ID", "5C85TE2D", "WAJTS57T", "WAJTS57T"]
-    wide = [line.split()[:3:2] for line in program("runs", "-o", "wide").out.splitlines()]
-    assert wide == [["ID", "PROJECT"], *([each, "default"] for each in ids)]
-    assert program("runs", "5C85TE2D") == (0, WHOLE, "")
-    several = f"error: {ids[1]} and {ids[2]} end so; give the whole id\n"
-    assert program("runs", "WAJTS57T") == (1, "", several)
-    unknown = "error: there is no run 00000000; `reconciler runs` lists them\n"
-    assert program("runs", "00000000") == (1, "", unknown)
-
-
 def test_a_run_shows_its_statuses_then_every_reason_then_the_message(program: Program, service: Service) -> None:
     service.answer("GET /v1/runs/01RUN", {"run": run(statuses=STATUSES)})
     assert program("runs", "01RUN") == (0, WHOLE, "")

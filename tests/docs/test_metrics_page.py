@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from reconciler.model import log_context
-from reconciler.ops.logging import SHORT, JsonFormatter
+from reconciler.ops.logging import JsonFormatter
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.docs import pages
@@ -79,4 +79,4 @@ def test_a_log_line_looks_like_that() -> None:
         told = json.loads(JsonFormatter().format(record))
     assert list(told) == list(shown)
     assert {**told, "time": shown["time"]} == shown
-    assert f"[run {shown['run'][-SHORT:]}]" in pages.section(PAGE, "Log lines")
+    assert f"[run {shown['run']}]" in pages.section(PAGE, "Log lines")

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -18,13 +17,12 @@ import pytest
 from pydantic import BaseModel
 
 from reconciler.cli import doctor, exits
-from reconciler.notifications import certificates
 from reconciler.ops import doctor as ops_doctor
 from reconciler.ops.checks import files, services
 from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, error, ok, threaded, warning
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
-from reconciler.store.files import OPERATIONS, STORE
+from reconciler.store.files import STORE
 from reconciler.worker import sandbox
 from reconciler.worker.sandbox import Protections
 from tests import daemons, needs
@@ -95,7 +93,7 @@ def test_of_a_service_that_is_well_nothing_is_wrong(service: Service, source: Re
         "service",
         "state directory",
         "files",
-        "programs",
+        "git",
         "sandbox",
         "repositories",
         "store.db",
@@ -257,30 +255,11 @@ def test_a_settings_file_with_a_secret_that_everybody_reads(service: Service) ->
     assert [one for one in service.wrong() if one[0] == "files"] == []
 
 
-def path_of(folder: Path, *names: str) -> str:
-    """A PATH with these programs of the machine alone."""
-    folder.mkdir()
-    for name in names:
-        (folder / name).symlink_to(needs.require(name))
-    return str(folder)
-
-
-def test_programs_that_are_missing(service: Service, tmp_path: Path) -> None:
-    key, hosts = service.folder / "key", service.folder / "hosts"
-    key.write_text("canary-no-key")
-    key.chmod(0o600)
-    hosts.write_text("")
-    credentials = {"sshKeyFile": str(key), "knownHostsFile": str(hosts)}
-    repository = {"name": "far", "url": "ssh://git@192.0.2.1/x.git", "credentials": credentials, "suspend": True}
-    service.set(repositories=[repository])
-    found = service.wrong(PATH=path_of(tmp_path / "bin", "git"))
-    told = (
-        "there is no program {}, which a repository of the settings needs; install openssh-client, or what has it here"
-    )
-    assert found == [("programs", "error", told.format(name)) for name in ("ssh", "ssh-keygen")]
-    service.set(repositories=[])
-    found = service.wrong(PATH=path_of(tmp_path / "empty"))
-    assert found == [("programs", "error", "there is no program git; install it, or put its folder into PATH")]
+def test_a_machine_without_git(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert service.wrong(PATH=str(tmp_path / "empty")) == [
+        ("git", "error", "there is no program git; install it, or put its folder into PATH")
+    ]
 
 
 def test_a_git_that_is_too_old(service: Service, tmp_path: Path) -> None:
@@ -289,7 +268,7 @@ def test_a_git_that_is_too_old(service: Service, tmp_path: Path) -> None:
     old.write_text("#!/bin/sh\necho git version 2.20.1\n")
     old.chmod(0o755)
     told = "git says that it is `git version 2.20.1`, and 2.39 is the oldest that is tested; install a later one"
-    assert service.wrong(PATH=f"{old.parent}:{os.environ['PATH']}") == [("programs", "warning", told)]
+    assert service.wrong(PATH=f"{old.parent}:{os.environ['PATH']}") == [("git", "warning", told)]
 
 
 def test_a_machine_that_confines_the_reader_less_is_a_warning() -> None:
@@ -442,7 +421,7 @@ def test_a_store_that_there_is_no_time_for(service: Service, is_full: bool) -> N
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_look_without_time_says_so_before_nobody_waits_for_it_any_more(is_full: bool) -> None:
     loaded = Loaded(settings=Settings(), warnings=(), config=None)
-    found = doctor.doctor_checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
+    found = doctor.doctor_checks(loaded, environment={}, is_full=is_full)
     seconds = {check.name: check.seconds for check in found}
     for name in ("store.db", "ops.db"):
         assert seconds[name] > (files.FULL_SECONDS if is_full else files.QUICK_SECONDS), name
@@ -453,41 +432,6 @@ def test_a_disk_with_little_room(service: Service) -> None:
     [(check, status, message)] = service.wrong()
     assert (check, status) == ("disk", "error")
     assert message.endswith("less than `delivery.freeBytes` (1024.0 TiB): log records are refused; make room")
-
-
-def test_certificates_that_end(service: Service) -> None:
-    authority = Authority.make(service.folder / "authority")
-    now = datetime.now(UTC)
-    soon, past = now + timedelta(hours=20), now - timedelta(hours=2)
-    for until, wanted in (
-        (soon, ("warning", f"ends {soon:%Y-%m-%dT%H:%M:%SZ}; renew it, and `systemctl reload reconciler`")),
-        (past, ("error", "has expired, so that connections fail; renew it, and `systemctl reload reconciler`")),
-    ):
-        made = authority.issue(until=until.replace(microsecond=0))
-        made.key.chmod(0o600)
-        service.set(tls={"certFile": str(made.chain), "keyFile": str(made.key)})
-        assert service.wrong() == [("certificates", wanted[0], f"{made.chain} {wanted[1]}")]
-
-
-def test_a_certificate_that_does_not_fit_its_key(service: Service) -> None:
-    authority = Authority.make(service.folder / "authority")
-    one, other = authority.issue(name="one"), authority.issue(name="other")
-    other.key.chmod(0o600)
-    service.set(tls={"certFile": str(one.chain), "keyFile": str(other.key)})
-    told = f"The certificate {one.chain} with the key {other.key} cannot be used (the key is not this certificate's)"
-    assert service.wrong() == [("certificates", "error", f"{told}; mend `tls.certFile` or `tls.keyFile`")]
-
-
-def test_authorities_that_end_or_are_none(service: Service) -> None:
-    authority = Authority.make(service.folder / "authority")  # good for a day
-    service.set(outbound={"caFile": str(authority.bundle)})
-    what = f"{authority.bundle}, the file of `outbound.caFile`,"
-    ends = certificates.last_authority(authority.bundle.read_text())
-    told = f"{what} ends {ends:%Y-%m-%dT%H:%M:%SZ}; put the present authorities into it"
-    assert service.wrong() == [("certificates", "warning", told)]
-    authority.bundle.write_text("none")
-    told = f"{what} holds no certificate (PEM); put the present authorities into it"
-    assert service.wrong() == [("certificates", "error", told)]
 
 
 def test_a_provider_that_is_down(service: Service) -> None:
@@ -519,9 +463,6 @@ def test_a_provider_whose_secret_is_in_the_environment_of_the_service_alone(serv
 def test_a_damaged_file_of_sessions_and_damaged_queue_files(service: Service) -> None:
     file = service.state / "ops.db"
     file.write_bytes(b"a text, and no database" * 100)
-    kept = service.state / "ops.db.damaged-20261127T010203000000Z"
-    kept.write_bytes(bytes(1024))
-    kept.chmod(0o600)
     folder = service.state / "queues" / "default" / "01M7ZDJ4517MMPZDG6WAJTS57T" / "quarantine"
     folder.mkdir(parents=True)
     for name in ("dead-0000000000000001.seg", "0000000000000001.seg", "0000000000000001.ack"):
@@ -538,42 +479,6 @@ def test_a_damaged_file_of_sessions_and_damaged_queue_files(service: Service) ->
             "warning",
             f"2 damaged queue files in {folder}; look at the disk; `reconciler queue status` says whether batches are "
             "lost; remove the files when nobody needs them, and restart the service",
-        ),
-        (
-            "kept files",
-            "warning",
-            f"{kept} (1.0 KiB) is a damaged database that was set aside, and a new one took its place; look at the "
-            "disk, and remove it when nobody needs it any more",
-        ),
-    ]
-
-
-def test_what_upkeep_left(service: Service) -> None:
-    state, stamp = service.state, "20261122T061200000000Z"
-    for name, size in (
-        (f"store.db.replaced-{stamp}", 3 << 20),
-        (f"store.db.replaced-{stamp}-wal", 1 << 20),
-        (f"ops.db.before-{OPERATIONS.latest}", 1 << 10),
-        ("store.db.before-2.partial", 512),
-        ("ops.db.restoring", 0),
-        ("store.db.mine", 0),  # of whoever runs it
-    ):
-        (state / name).write_bytes(bytes(size))
-        (state / name).chmod(0o600)
-    unfinished = "is part of a copy that did not come to its end; remove it, unless the service is starting or a"
-    _, found = service.examine()
-    assert [one[1:] for one in found if one[0] == "kept files"] == [
-        (
-            "ok",
-            f"{state}/ops.db.before-{OPERATIONS.latest} (1.0 KiB) is the copy from before an upgrade, and the way back "
-            "(docs/upgrades.md); it may be removed when the upgrade is good",
-        ),
-        ("warning", f"{state}/ops.db.restoring (0 bytes) {unfinished} restore is under way"),
-        ("warning", f"{state}/store.db.before-2.partial (512 bytes) {unfinished} restore is under way"),
-        (
-            "warning",
-            f"{state}/store.db.replaced-{stamp} (4.0 MiB) is what was there before a restore; remove it when all is "
-            "well",
         ),
     ]
 

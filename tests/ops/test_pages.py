@@ -93,7 +93,7 @@ def test_the_page_about_the_doctor_names_every_check(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     overrides = {"stateDir": str(tmp_path / "state")}
     loaded = loading.load(config=tmp_path / "config.json", environment={}, overrides=overrides)
-    checks = doctor.doctor_checks(loaded, environment={}, now=scenes.NOW, is_full=False)
+    checks = doctor.doctor_checks(loaded, environment={}, is_full=False)
     names = [doctor.SETTINGS, *(check.name for check in checks)]
     table = [row["check"] for row in pages.table(DOCTOR) if "check" in row]
     assert re.findall(r"`([^`]+)`", " ".join(table)) == names

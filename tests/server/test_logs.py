@@ -159,9 +159,9 @@ def test_a_line_says_which_run_or_request_it_belongs_to() -> None:
     stream = set_up("text")
     contextvars.copy_context().run(tell)
     assert lines(stream)[:3] == [
-        "Within a request. [request 4A5B6C7D]",
-        "Within a run. [run 4A5B6C7E]",
-        "error: A library's. [run 4A5B6C7E]",
+        f"Within a request. [request {REQUEST}]",
+        f"Within a run. [run {RUN}]",
+        f"error: A library's. [run {RUN}]",
     ]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
@@ -11,6 +10,7 @@ import msgspec
 
 from reconciler.model import errors
 from reconciler.model import text as model_text
+from reconciler.settings import scalars
 
 # The algorithms by which an ID token may be signed.
 #
@@ -162,14 +162,25 @@ def provider_document(told: Mapping[str, object], *, issuer: str) -> ProviderDoc
     # A provider that does not tell may know PKCE all the same, and ignores it when not (RFC 7636, 5).
     if "S256" not in _offered(told, "code_challenge_methods_supported", ("S256",)):
         raise ProviderUnfit(_lacks(issuer, "PKCE with `S256`"))
+    offered = _offered(told, "id_token_signing_alg_values_supported", DEFAULT)
+    algorithms = frozenset(offered) & frozenset(PINNED)
+    if not algorithms:
+        raise ProviderUnfit(_lacks(issuer, f"any of the algorithms {', '.join(PINNED)} for ID tokens"))
+    offered = _offered(told, "token_endpoint_auth_methods_supported", (_BASIC,))
+    method = next((one for one in (_BASIC, _POST) if one in offered), None)
+    if method is None:
+        raise ProviderUnfit(_lacks(issuer, f"`{_BASIC}` or `{_POST}` at its token endpoint"))
+    end_session = told.get("end_session_endpoint")
+    if not isinstance(end_session, str) or not _is_safe(end_session, issuer=issuer):
+        end_session = None  # signing out there is a kindness: without a safe place for it people sign out here alone
     return ProviderDocument(
         issuer=issuer,
         authorization_endpoint=_endpoint(told, "authorization_endpoint", issuer=issuer),
         token_endpoint=_endpoint(told, "token_endpoint", issuer=issuer),
         jwks_uri=_endpoint(told, "jwks_uri", issuer=issuer),
-        end_session_endpoint=_end_session(told, issuer=issuer),
-        algorithms=_algorithms(told, issuer=issuer),
-        auth_method=_auth_method(told, issuer=issuer),
+        end_session_endpoint=end_session,
+        algorithms=algorithms,
+        auth_method=method,
         names_itself=told.get("authorization_response_iss_parameter_supported") is True,
         scopes=_offered(told, "scopes_supported", ()),
     )
@@ -185,7 +196,7 @@ def requested_scopes(configuration: ProviderConfiguration, document: ProviderDoc
 def is_local(url: str) -> bool:
     """Return True for plain http to this machine alone, where nobody else listens."""
     parts = _split(url)
-    return parts is not None and parts.scheme == "http" and _is_loopback(parts.hostname or "")
+    return parts is not None and parts.scheme == "http" and scalars.is_loopback(parts.hostname or "")
 
 
 def _lacks(issuer: str, what: str) -> str:
@@ -200,33 +211,11 @@ def _offered(told: Mapping[str, object], name: str, default: tuple[str, ...]) ->
     return tuple(value) if isinstance(value, list) and all(isinstance(each, str) for each in value) else ()
 
 
-def _algorithms(told: Mapping[str, object], *, issuer: str) -> frozenset[str]:
-    offered = _offered(told, "id_token_signing_alg_values_supported", DEFAULT)
-    usable = frozenset(offered) & frozenset(PINNED)
-    if not usable:
-        raise ProviderUnfit(_lacks(issuer, f"any of the algorithms {', '.join(PINNED)} for ID tokens"))
-    return usable
-
-
-def _auth_method(told: Mapping[str, object], *, issuer: str) -> str:
-    offered = _offered(told, "token_endpoint_auth_methods_supported", (_BASIC,))
-    for method in (_BASIC, _POST):
-        if method in offered:
-            return method
-    raise ProviderUnfit(_lacks(issuer, f"`{_BASIC}` or `{_POST}` at its token endpoint"))
-
-
 def _endpoint(told: Mapping[str, object], name: str, *, issuer: str) -> str:
     url = told.get(name)
     if isinstance(url, str) and _is_safe(url, issuer=issuer):
         return url
     raise ProviderUnfit(f"The provider {quoted(issuer)} names no `{name}` that is an https URL; correct it there.")
-
-
-def _end_session(told: Mapping[str, object], *, issuer: str) -> str | None:
-    """Signing out there is a kindness: without a safe place for it people sign out here alone."""
-    url = told.get("end_session_endpoint")
-    return url if isinstance(url, str) and _is_safe(url, issuer=issuer) else None
 
 
 def _is_safe(url: str, *, issuer: str) -> bool:
@@ -246,10 +235,3 @@ def _split(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -67,7 +67,17 @@ class ProviderClient:
             async with asyncio.timeout(self._limits.request_seconds) as limit:
                 self._under_way.add(limit)
                 try:
-                    yield _Bounded(self._transport(asked.url, await self._trust(asked.url)), asked)
+                    proxy = None
+                    if discovery.is_local(asked.url):
+                        # Plain http stays on this machine, so it goes past the proxy: that would see the secret.
+                        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, and is not asked
+                    else:
+                        # Read anew: another file may be there.
+                        trusted = await asyncio.to_thread(_trusted, self._ca_file)
+                        if self._proxy:
+                            context = trusted if self._proxy.startswith("https:") else None
+                            proxy = httpx2.Proxy(self._proxy, ssl_context=context)
+                    yield _Bounded(httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False, proxy=proxy), asked)
                 finally:
                     self._under_way.discard(limit)
         except TimeoutError:
@@ -78,19 +88,6 @@ class ProviderClient:
             ) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as problem:
             raise ProviderUnreachable(_sentence(asked, _why(problem))) from None
-
-    def _transport(self, url: str, trusted: ssl.SSLContext) -> httpx2.AsyncHTTPTransport:
-        """Plain http stays on this machine (`discovery`), so it goes past the proxy: that would see the secret."""
-        proxy = None
-        if self._proxy and not discovery.is_local(url):
-            proxy = httpx2.Proxy(self._proxy, ssl_context=trusted if self._proxy.startswith("https:") else None)
-        return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False, proxy=proxy)
-
-    async def _trust(self, url: str) -> ssl.SSLContext:
-        """Return the trusted authorities, read anew, since their file may be another one. Raises ProviderUnfit."""
-        if discovery.is_local(url):
-            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, and is not asked
-        return await asyncio.to_thread(_trusted, self._ca_file)
 
 
 class _Bounded(httpx2.AsyncBaseTransport):

@@ -224,28 +224,18 @@ def _invalid(
 
 def _wrong(claims: Mapping[str, object], *, client_id: str, now: float) -> str | None:
     """Check claims more strictly than Authlib. Return the first that is wrong."""
-    wrong = {
-        "sub": not _is_subject(claims.get("sub")),
-        "azp": claims.get("azp", client_id) != client_id,
-        "iat": not _is_recent(claims.get("iat"), now),
-        "at_hash": not _is_text(claims.get("at_hash", "none")),
-    }
-    return next((claim for claim, is_wrong in wrong.items() if is_wrong), None)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _is_subject(value: object) -> bool:
-    """Return True for visible ASCII characters: a control character would be unreadable in a log."""
-    return isinstance(value, str) and 0 < len(value) <= LONGEST_SUBJECT and value.isascii() and value.isprintable()
-
-
-def _is_recent(value: object, now: float) -> bool:
-    """Return True for a number of seconds (RFC 7519, 2) near now, compared before anything is computed with it."""
+    subject, issued, hashed = claims.get("sub"), claims.get("iat"), claims.get("at_hash", "none")
+    if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT:
+        return "sub"
+    if not (subject.isascii() and subject.isprintable()):  # a control character would be unreadable in a log
+        return "sub"
+    if claims.get("azp", client_id) != client_id:
+        return "azp"
     earliest, latest = now - OLDEST_SECONDS - LEEWAY_SECONDS, now + LEEWAY_SECONDS
-    return isinstance(value, int | float) and earliest <= value <= latest
+    # A number of seconds (RFC 7519, 2), compared before anything is computed with it.
+    if not isinstance(issued, int | float) or not earliest <= issued <= latest:
+        return "iat"
+    return None if isinstance(hashed, str) and hashed else "at_hash"
 
 
 def _sentence(why: str) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.text import counted
-from reconciler.ops import backup, databases
+from reconciler.ops import databases
 from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.settings import bounded_io
@@ -158,38 +158,6 @@ def user(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return str(number)
-
-
-# Copies that upkeep left beside the databases: each takes room, and holds all that a store holds.
-
-KEPT_NAME = "kept files"
-UNFINISHED = (".partial", backup.INCOMING)  # how names end of what did not come to its end
-
-
-def check_kept_copies(of: Sequence[Path]) -> list[DoctorFinding]:
-    """List the copies beside some databases, each with when it may go. Raises OSError."""
-    found: list[DoctorFinding] = []
-    for database in sorted(of):
-        for path in sorted(database.parent.glob(f"{database.name}.*")):
-            if not path.name.endswith(store_files.LOGS) and path.is_file():
-                found += _kept_copy(path, path.name.removeprefix(f"{database.name}."))
-    return found
-
-
-def _kept_copy(path: Path, kind: str) -> Iterator[DoctorFinding]:
-    size = sum(each.stat().st_size for each in store_files.beside(path) if each.exists())
-    what = f"{path} ({databases.size_text(size)})"
-    if path.name.endswith(UNFINISHED):
-        todo = "remove it, unless the service is starting or a restore is under way"
-        yield warning(KEPT_NAME, f"{what} is part of a copy that did not come to its end", todo)
-    elif kind.startswith(f"{backup.KEPT}-"):
-        yield warning(KEPT_NAME, f"{what} is what was there before a restore", "remove it when all is well")
-    elif kind.startswith(f"{store_files.DAMAGED}-"):
-        told = "is a damaged database that was set aside, and a new one took its place"
-        yield warning(KEPT_NAME, f"{what} {told}", "look at the disk, and remove it when nobody needs it any more")
-    elif kind.startswith(f"{databases.KEPT}-"):
-        told = "is the copy from before an upgrade, and the way back (docs/upgrades.md)"
-        yield ok(KEPT_NAME, f"{what} {told}; it may be removed when the upgrade is good")
 
 
 # Queue files that the disk damaged, and that delivery put aside.

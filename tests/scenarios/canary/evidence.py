@@ -284,7 +284,6 @@ class Gathering:
             ("runs", "--last", "leaky"),
             ("runs", "--last", "leaky", "-o", "json"),
             ("reconcile", "leaky", "--wait"),
-            ("explain", "destination.spec.parameters"),
             ("schema", "destination"),
             ("suspend", "clean", "--reason", "a test"),
             ("resume", "clean"),

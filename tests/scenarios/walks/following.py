@@ -35,7 +35,7 @@ _HEREDOC = re.compile(r"<<'?(\w+)'?")
 # What is another in every walk: ids of commits, runs and keys, moments, keys, ports, and folders with made-up names.
 _CHANGING = re.compile(
     r"\b(?:[0-9a-f]{12}|[0-9a-f]{40}|[0-9A-HJKMNP-TV-Z]{26}|[0-9]{4}-[0-9-]{5}T[0-9:]{8}(?:\.[0-9]{3})?Z)\b"
-    r"|(?<=\()[0-9a-f]{7}(?=\))|(?<=^Plan for )[0-9a-f]{7}|(?<=\[run )[0-9A-Z]{8}(?=\])"
+    r"|(?<=\()[0-9a-f]{7}(?=\))|(?<=^Plan for )[0-9a-f]{7}"
     r"|^[0-9]{2}:[0-9]{2}:[0-9]{2}(?= )",
     re.MULTILINE,
 )
