@@ -39,6 +39,7 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
     """Return all checks of a service with these settings."""
     settings = loaded.settings
     places = databases.database_places(settings)
+    service = ops_doctor.directory_holder(settings.state_dir)
     deep = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
 
     def check(
@@ -47,11 +48,11 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
         return DoctorCheck(name, threaded(partial(look, *given, **named)), seconds)
 
     return [
-        check(services.NAME, services.check_service, ops_doctor.directory_holder(settings.state_dir)),
+        check(services.NAME, services.check_service, service),
         check(files.STATE_NAME, files.check_state, settings.state_dir),
         check(files.NAME, _files, loaded, environment),
         check(services.PROGRAM_NAME, services.check_programs, services.needed_programs(settings)),
-        check(services.SANDBOX_NAME, services.check_sandbox),
+        check(services.SANDBOX_NAME, services.check_sandbox, settings.state_dir, is_running=service is not None),
         DoctorCheck(services.REPOSITORY_NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
         *(
             check(kind.file, files.check_database, places.of(kind), kind, is_full=is_full, seconds=deep)

@@ -139,7 +139,7 @@ def test_it_takes_its_configuration_from_the_service_and_reads_it_again_at_sighu
     first, second = processes.free_port(), processes.free_port()
     with daemons.running(tmp_path / "daemon") as daemon, (tmp_path / "log").open("wb") as log:
 
-        def rendered() -> str | None:
+        def rendered() -> Any:
             resource = daemon.get("/v1/resources/Configuration/served").body["resource"]
             return resource["status"].get("rendering", {}).get("hash")
 
