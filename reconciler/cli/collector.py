@@ -101,10 +101,11 @@ def _rendering(one: PlanRendering, program: Path) -> PlanRendering:
     said = _refusal(one.new or "", program)
     if not said:
         return one
-    was_refused = one.old is not None and not _unfit(one.old) and bool(_refusal(one.old, program))
+    before = "" if one.old is None or _unfit(one.old) else _refusal(one.old, program)
+    was_so = {*said.splitlines()} <= {*before.splitlines()}
     found = _placed(said, one.components, one.at)
     told = tuple(f"{at}: the Collector says: {text}" if at else f"the Collector says: {text}" for at, text in found)
-    return msgspec.structs.replace(one, violations=told, existing=was_refused)
+    return msgspec.structs.replace(one, violations=told, existing=was_so)
 
 
 def _placed(

@@ -37,6 +37,7 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], is_full: bo
     """Return all checks of a service with these settings."""
     settings = loaded.settings
     places = databases.database_places(settings)
+    service = ops_doctor.directory_holder(settings.state_dir)
     deep = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
 
     def check(
@@ -45,11 +46,11 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], is_full: bo
         return DoctorCheck(name, threaded(partial(look, *given, **named)), seconds)
 
     return [
-        check(services.NAME, services.check_service, ops_doctor.directory_holder(settings.state_dir)),
+        check(services.NAME, services.check_service, service),
         check(files.STATE_NAME, files.check_state, settings.state_dir),
         check(files.NAME, _files, loaded, environment),
         check(services.PROGRAM_NAME, services.check_git),
-        check(services.SANDBOX_NAME, services.check_sandbox),
+        check(services.SANDBOX_NAME, services.check_sandbox, settings.state_dir, is_running=service is not None),
         DoctorCheck(
             services.REPOSITORY_NAME,
             partial(services.check_repositories, settings.repositories, state=settings.state_dir),

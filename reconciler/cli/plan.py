@@ -17,7 +17,7 @@ from click.core import ParameterSource
 
 from reconciler.cli import fields, output
 from reconciler.cli.options import color_option, connected
-from reconciler.model import forges
+from reconciler.model import forges, secret_references
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.plan import Plan, PlanEntry, PlanTip
@@ -308,18 +308,22 @@ def plan_from_checkout(asked: PlanOptions) -> Plan:
     with Checkout.open(asked.folder) as checkout:
         base = _tip(checkout, asked.base or checkout.default_base())
         head = _tip(checkout, asked.head or "HEAD", worktree=asked.worktree)
-        versions, refuse_unknown, beside = API_VERSIONS, False, list[static.EntrySettings]()
+        beside: list[static.EntrySettings] = []
+        versions, refuse_unknown, patterns = API_VERSIONS, False, secret_references.DEFAULT_PATTERNS
         if asked.config is not None:
             settings, chosen = _choose(asked.config, asked.repositories, base=base.ref, remotes=checkout.remotes())
             entries, beside = list(map(_entry, chosen.entries)), list(map(_entry, chosen.beside))
             versions, refuse_unknown = frozenset(settings.api.api_versions), settings.resources.refuse_unknown
+            patterns = settings.secrets.env
         else:
             link = next(filter(None, map(forges.line_pattern, checkout.remotes())), "")
             folder = "/".join(part for part in asked.path.split("/") if part not in ("", "."))
             entries = [static.EntrySettings(name=folder or WHOLE, path=folder, link=link)]
         merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
         _check_folders(merged, entries)
-        options = static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=refuse_unknown)
+        options = static.StaticOptions(
+            strict=asked.strict, whole=asked.whole, refuse_unknown=refuse_unknown, secrets=patterns
+        )
         planned = static.plan_static(
             merged, [*entries, *beside], api_versions=versions, now=datetime.now(UTC), options=options
         )

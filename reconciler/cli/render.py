@@ -14,6 +14,7 @@ from reconciler.model import builtins, documents, resource, routes
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key
 from reconciler.model.routes import RunsOn
+from reconciler.model.secret_references import DEFAULT_PATTERNS, AvailableSecrets, secrets_elsewhere
 from reconciler.model.values import Value
 
 KIND: Final = "Configuration"
@@ -25,8 +26,18 @@ KIND: Final = "Configuration"
 @click.option(
     "-o", "--output", "target", type=click.Path(path_type=Path), help="The file to write; else to the screen."
 )
+@click.option("--config", type=click.Path(path_type=Path), help="A settings file, whose `secrets.env` counts.")
+@click.option("--project", default="default", help="The project that gets the resources.", show_default=True)
 @click.pass_context
-def render(context: click.Context, *, name: str, paths: tuple[str, ...], target: Path | None) -> None:
+def render(
+    context: click.Context,
+    *,
+    name: str,
+    paths: tuple[str, ...],
+    target: Path | None,
+    config: Path | None,
+    project: str,
+) -> None:
     """Print the YAML that a Collector runs for a Configuration, without a server.
 
     The Configuration and what it names are in the files and folders; the present folder if there are none. Built-in
@@ -44,7 +55,7 @@ def render(context: click.Context, *, name: str, paths: tuple[str, ...], target:
     else:
         try:
             masked = masking(lambda wanted: held[wanted]["spec"] if wanted in held else None)
-            rendered = Renderer(masked).render(masked(key))
+            rendered = Renderer(masked, secrets=_secrets(config, project)).render(masked(key))
         except Unrenderable as fault:
             output.error(f"{KIND} {name}: {fault.reason}")
             context.exit(exits.NOT_STORED)
@@ -59,6 +70,15 @@ def render(context: click.Context, *, name: str, paths: tuple[str, ...], target:
         output.write(text.decode())
     else:
         target.write_bytes(text)
+
+
+def _secrets(config: Path | None, project: str) -> AvailableSecrets:
+    """Return the names of variables that are for the service. Raises SettingsError."""
+    if config is None:
+        return secrets_elsewhere(DEFAULT_PATTERNS, project)
+    from reconciler.cli import entries  # noqa: PLC0415 - settings take a while to import
+
+    return secrets_elsewhere(entries.load_settings(config).secrets.env, project)
 
 
 def _resources(paths: Sequence[str]) -> dict[Key, dict[str, Value]]:

@@ -21,6 +21,7 @@ from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.documents import Locations
 from reconciler.model.errors import Refused
 from reconciler.model.outcomes import REFUSED
+from reconciler.model.secret_references import secrets_elsewhere
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 from reconciler.model.violations import Place, Violation
@@ -91,13 +92,14 @@ def validate(
     project are judged together, and files that no repository has are left out.
     """
     texts = list(files.read_texts(paths))
-    versions, refuse_unknown = frozenset({API_VERSION}), False
+    versions, refuse_unknown, patterns = frozenset({API_VERSION}), False, tuple[str, ...]()
     projects: list[ProjectFiles] = [ProjectFiles("", frozenset(one.path for one in texts))]
     if config is not None:
         from reconciler.cli import entries  # noqa: PLC0415 - settings take a while to import
 
         settings = entries.load_settings(config)
         versions, refuse_unknown = frozenset(settings.api.api_versions), settings.resources.refuse_unknown
+        patterns = settings.secrets.env
         projects = _projects(settings.repositories, [one.path for one in texts], config=config)
         held = frozenset[str]().union(*(project.paths for project in projects))
         if out := [one for one in texts if one.path not in held]:
@@ -109,8 +111,9 @@ def validate(
         judged = [_judged(file, rules) for file in texts]
         for project in projects:
             own = [each for each in judged if each.file.path in project.paths]
+            available = secrets_elsewhere(patterns, project.name)
             snapshot = StoreSnapshot(
-                store.view, project.name, rules.hmac_key, available=None, refuse_unknown=refuse_unknown
+                store.view, project.name, rules.hmac_key, available=available, refuse_unknown=refuse_unknown
             )
             for finding in set(_findings(own, snapshot, strict=strict)):
                 found[finding].append(project.name)

@@ -11,6 +11,7 @@ from reconciler.model import routes
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanPlace, PlanRendering
 from reconciler.model.routes import RunsOn
+from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.model.values import Pointer, Value
 
 SECONDS: Final = 10.0  # for all Configurations of one change
@@ -63,7 +64,6 @@ class Difference:
             new=self.new.text,
             at=placed(Origin()),
             violations=violations,
-            existing=self.old.fault is not None,
             raw=all(side.raw for side in (self.old, self.new) if side.text is not None),
             components={component: at for component, at in places if at is not None},
         )
@@ -87,6 +87,7 @@ def compare(
     after: Lookup,
     *,
     unknown: Container[Key] = (),
+    secrets: AvailableSecrets = NO_SECRETS,
     clock: Callable[[], float] = time.monotonic,
 ) -> Differences:
     """Render Configurations from both sides of a change. One that names an `unknown` resource is passed over. A type
@@ -94,7 +95,10 @@ def compare(
     """
     deadline, room = clock() + SECONDS, MOST_CHARACTERS
     masked = [masking(_known(lookup, unknown)) for lookup in (before, after)]
-    sides = [_Rendered(lookup, one, Renderer(one)) for lookup, one in zip((before, after), masked, strict=True)]
+    sides = [
+        _Rendered(lookup, one, Renderer(one, secrets=secrets))
+        for lookup, one in zip((before, after), masked, strict=True)
+    ]
     found: list[Difference] = []
     left_out = 0
     for number, key in enumerate(sorted(configurations)):

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from reconciler.model import secret_references
 from reconciler.model.errors import Refused
-from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource
+from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource, own_patterns
 from reconciler.settings.models import Settings
 
 MOST_SECRET_BYTES = 64 * 1024
@@ -182,9 +182,6 @@ def _text(data: bytes) -> str:
     return text
 
 
-PROJECT = "<PROJECT>"
-
-
 def allowed_variables(names: Iterable[str], *, patterns: Iterable[str], project: str) -> frozenset[str]:
     """Return the names that match a pattern and can be written in a reference; never the service's own.
 
@@ -193,12 +190,6 @@ def allowed_variables(names: Iterable[str], *, patterns: Iterable[str], project:
     own = [re.compile(fnmatch.translate(pattern)).match for pattern in own_patterns(patterns, project)]
     # The patterns first: at each look of each repository nearly all of the environment is left out by them.
     return frozenset(name for name in names if any(match(name) for match in own) and _may_be_named(name))
-
-
-def own_patterns(patterns: Iterable[str], project: str) -> tuple[str, ...]:
-    """Return the patterns with the name of a project in place."""
-    written = project.upper().replace("-", "_")
-    return tuple(pattern.replace(PROJECT, written) for pattern in patterns)
 
 
 def _may_be_named(name: str) -> bool:

@@ -6,8 +6,8 @@ never plain text, lest somebody believe that it is resolved. There is no way to 
 
 import fnmatch
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -48,13 +48,15 @@ class AvailableSecrets:
     """The names of variables and files that a project may use now. No values.
 
     `flat`: the files are in one folder without folders in it, where a name's `/` is written `_`. `patterns` cover the
-    names of variables that are for the service alone, whether they exist or not; `*` stands for any characters.
+    names of variables that are for the service alone, whether they exist or not; `*` stands for any characters. Unless
+    `is_known`, any reference may lead to something, as far as one can tell without a server.
     """
 
     env: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
     flat: bool = False
     patterns: tuple[str, ...] = ()
+    is_known: bool = True
 
     def covers(self, text: str) -> bool:
         """Return True if a text for a Collector names a variable that is for the service."""
@@ -64,12 +66,29 @@ class AvailableSecrets:
 
     def has(self, reference: SecretReference) -> bool:
         """Return True if the reference leads to something that may be used."""
+        if not self.is_known:
+            return True
         if reference.source is SecretSource.ENV:
             return reference.name in self.env and not is_reserved(reference)
         return (flattened(reference.name) if self.flat else reference.name) in self.files
 
 
 NO_SECRETS = AvailableSecrets()
+UNKNOWN_SECRETS = AvailableSecrets(is_known=False)
+
+PROJECT = "<PROJECT>"  # in the patterns of settings
+DEFAULT_PATTERNS: tuple[str, ...] = (f"DESTINATION_{PROJECT}__*",)
+
+
+def own_patterns(patterns: Iterable[str], project: str) -> tuple[str, ...]:
+    """Return the patterns with the name of a project in place."""
+    written = project.upper().replace("-", "_")
+    return tuple(pattern.replace(PROJECT, written) for pattern in patterns)
+
+
+def secrets_elsewhere(patterns: Iterable[str], project: str) -> AvailableSecrets:
+    """Return what is known of a project's secrets without its server: the names that are for the service."""
+    return replace(UNKNOWN_SECRETS, patterns=own_patterns(patterns, project))
 
 
 def text_pieces(text: str) -> Iterator[str | SecretReference | None]:

@@ -23,7 +23,7 @@ from reconciler.model import (
 from reconciler.model.component_types import ComponentType, Definition
 from reconciler.model.components import STORAGE_TYPE, WEBHOOK, Component, ParameterMention
 from reconciler.model.names import Key
-from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource
+from reconciler.model.secret_references import UNKNOWN_SECRETS, AvailableSecrets, SecretReference, SecretSource
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation, listed
 
@@ -152,13 +152,13 @@ def broken_secret_references(
     mentions: Iterable[ParameterMention],
     found: Iterable[Component],
     types: _Types,
-    available: AvailableSecrets | None,
+    available: AvailableSecrets,
 ) -> Iterator[Violation]:
     """Return the violations of the references in a document, each `of_parameter`, with pointers from the document's
     root.
 
-    `found` are its components, `types` theirs (`components.types`). `available` None: unknown, so that only the
-    grammar, the place and the service's own variables are judged.
+    `found` are its components, `types` theirs (`components.types`). If `available` are not known, only
+    the grammar, the place and the variables of the service are judged.
     """
     by_list = {component.at[1:]: component for component in found}
     for mention in mentions:
@@ -166,7 +166,7 @@ def broken_secret_references(
         is_executed = component is not None and component.type_key in EXECUTED
         if not _is_good(mention, component if is_executed else None, types, available):
             yield Violation(("spec", *mention.pointer), BROKEN_REFERENCE, of_parameter=True)
-        elif available is not None and not is_executed and available.covers(mention.text):
+        elif not is_executed and available.covers(mention.text):
             yield Violation(("spec", *mention.pointer), OF_THE_SERVICE, of_parameter=True, recent=True)
     for at, component in by_list.items():
         for pointer, value in given_secret_files(component, types[at]):
@@ -174,9 +174,7 @@ def broken_secret_references(
                 yield Violation(pointer, BROKEN_REFERENCE, of_parameter=True)
 
 
-def _is_good(
-    mention: ParameterMention, executed: Component | None, types: _Types, available: AvailableSecrets | None
-) -> bool:
+def _is_good(mention: ParameterMention, executed: Component | None, types: _Types, available: AvailableSecrets) -> bool:
     """`executed` is its component, if the service executes the type."""
     if executed is not None:
         if executed.type_key == WEBHOOK and mention.name in SECRET_FILE_PARAMETERS:
@@ -198,11 +196,11 @@ def _is_by_definition(mention: ParameterMention, component_type: ComponentType |
     return definition is not None and definition.sensitive
 
 
-def _leads(reference: SecretReference | None, available: AvailableSecrets | None) -> bool:
+def _leads(reference: SecretReference | None, available: AvailableSecrets) -> bool:
     """Return True if it leads somewhere, as far as one can tell. A malformed one is None."""
     if reference is None or secret_references.is_reserved(reference):
         return False
-    return available is None or available.has(reference)
+    return available.has(reference)
 
 
 Lookup = Callable[[Key], ComponentType | None]
@@ -227,11 +225,15 @@ FITTING = Fit()
 
 
 def fit(
-    owned: dict[str, Value], lookup: Lookup, *, available: AvailableSecrets | None = None, refuse_unknown: bool = False
+    owned: dict[str, Value],
+    lookup: Lookup,
+    *,
+    available: AvailableSecrets = UNKNOWN_SECRETS,
+    refuse_unknown: bool = False,
 ) -> Fit:
     """Judge every component of a valid document. Of an unknown type, nothing is wrong and everything is a secret.
 
-    `available` are the secrets that its project may refer to; None if they are unknown, or only secrets are searched.
+    `available` are the secrets that its project may refer to; unknown ones do where only secrets are searched.
     `refuse_unknown`: a parameter that a type does not know is a violation, even if a collector executes the type.
     """
     spec, kind = owned["spec"], owned["kind"]

@@ -103,6 +103,7 @@ async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
 # would keep a service from starting at that moment.
 
 LOCK = "lock"  # in the state directory (`reconciler.server.process`)
+WORKER = "worker"  # in the state directory: the protections of the last worker that the service started, as JSON
 STORE_LOCK = ".lock"  # behind the name of the store, beside it
 
 

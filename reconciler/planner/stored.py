@@ -123,7 +123,7 @@ class JudgedBefore:
     def __init__(self) -> None:
         self._fits: dict[bytes, tuple[tuple[tuple[Key, ComponentType | None], ...], Fit]] = {}  # by JSON, with types
 
-    def fit(self, owned: bytes, lookup: Lookup, *, available: AvailableSecrets | None, refuse_unknown: bool) -> Fit:
+    def fit(self, owned: bytes, lookup: Lookup, *, available: AvailableSecrets, refuse_unknown: bool) -> Fit:
         """Judge a document, given as JSON, or return its fit if the types are the same as before. Raises Damaged."""
         known = self._fits.get(owned)
         if known is not None and all(lookup(key) is one for key, one in known[0]):
@@ -172,7 +172,7 @@ class StoreSnapshot:
     at: str = ""  # the time of the plan, RFC 3339
     hide_guesses: bool = False  # a dry run: the answer must not confirm a guess at a stored secret
     suspended: frozenset[str] = frozenset()  # repositories whose resources an admin may write
-    available: AvailableSecrets | None = NO_SECRETS  # the secrets that the project may refer to; None if unknown
+    available: AvailableSecrets = NO_SECRETS  # the secrets that the project may refer to
     check: Callable[[], object] = bool  # called while documents are judged: raises when no time is left
     assumed: Set[Key] = frozenset()  # resources that are assumed to exist, since that is unknown
     lenient: bool = False  # violations of recent rules do not count

@@ -143,7 +143,7 @@ class Repositories:
             if record is None:
                 continue
             try:
-                await self._environment.store.commit((), record=record)
+                await self._environment.applier.tell(record, project=one.watched.project)
                 one.memory.row = record.repository or one.memory.row
             except StoreFault as fault:  # the settings count nevertheless
                 log.warning("The audit does not say that the settings changed what is watched (%s): %s", name, fault)

@@ -26,6 +26,7 @@ from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanEntry
 from reconciler.model.repository_rules import RepositoryRules
+from reconciler.model.secret_references import DEFAULT_PATTERNS, secrets_elsewhere
 from reconciler.planner import heads
 from reconciler.store.engines import ScratchStore, open_scratch
 from reconciler.store.records import Changes, Record, RepositoryRow
@@ -51,12 +52,13 @@ class EntrySettings(RepositoryRules, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class StaticOptions:
     """`strict`: a reference that leads nowhere is refused. `whole`: every file is read, so that guards of deletions are
-    judged too. `refuse_unknown`: the setting `resources.unknownParameters` is `refuse`.
+    judged too. `refuse_unknown`: the setting `resources.unknownParameters` is `refuse`. `secrets`: `secrets.env`.
     """
 
     strict: bool = False
     whole: bool = False
     refuse_unknown: bool = False
+    secrets: tuple[str, ...] = DEFAULT_PATTERNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def plan_static(
     with open_scratch() as store:
         rules = DocumentRules(api_versions=api_versions, hmac_key=store.hmac_key)
         for project, together in projects.items():
-            context = _context(store, project, rules, now=now, refuse_unknown=options.refuse_unknown)
+            context = _context(store, project, rules, now=now, options=options)
             for plan in _plan_project(store, merged, together, context, options=options):
                 planned[plan.name] = plan
     return tuple(structs.replace(planned[entry.name], link=entry.link) for entry in entries)
@@ -120,7 +122,7 @@ def _plan_project(
 
 
 def _context(
-    store: ScratchStore, project: str, rules: DocumentRules, *, now: datetime, refuse_unknown: bool
+    store: ScratchStore, project: str, rules: DocumentRules, *, now: datetime, options: StaticOptions
 ) -> Context:
     """Make the project in the store and return the context of its plans."""
     at = rfc3339(now)
@@ -130,7 +132,8 @@ def _context(
         project=project,
         hmac_key=rules.hmac_key,
         api_versions=rules.api_versions,
-        refuse_unknown=refuse_unknown,
+        refuse_unknown=options.refuse_unknown,
+        secrets=secrets_elsewhere(options.secrets, project),
         at=at,
         milliseconds=int(now.timestamp() * 1000),
         seed=os.urandom(SEED_BYTES),

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 import schemas
 from api import responses
 from api.calls import Services
@@ -28,7 +30,7 @@ from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
-from reconciler.ops import databases
+from reconciler.ops import databases, doctor
 from reconciler.ops.events import Events
 from reconciler.ops.metrics import MetricSources
 from reconciler.ops.traffic import Traffic
@@ -47,6 +49,7 @@ from reconciler.store import engines, files
 from reconciler.store.contract import Operations, Store
 from reconciler.store.records import Committed, ResourceChange
 from reconciler.worker.client import WorkerClient
+from reconciler.worker.sandbox import Protections
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +292,19 @@ async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Ac
 
 @contextlib.asynccontextmanager
 async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
-    """Start the worker. It can open only folders that exist at its start, so this makes the folder of mirrors."""
-    mirrors = settings.state_dir / following.MIRRORS
+    """Start the worker. It can open only folders that exist at its start, so this makes the folder of mirrors.
+
+    A file in the state directory has its protections, for the doctor.
+    """
+    mirrors, told = settings.state_dir / following.MIRRORS, settings.state_dir / doctor.WORKER
+
+    def confined(found: Protections) -> None:
+        with contextlib.suppress(OSError):  # a full disk
+            told.write_bytes(msgspec.json.encode(found))
+
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
-    worker = WorkerClient(granted=(store.address, str(mirrors)))
+    told.unlink(missing_ok=True)
+    worker = WorkerClient(granted=(store.address, str(mirrors)), confined=confined)
     try:
         await worker.start()
         yield worker

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
+from reconciler.model import secret_references
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.values import Pointer
 from reconciler.settings import layers, scalars
@@ -133,7 +134,7 @@ class Secrets(Topic):
     """The places to which references to secrets may point."""
 
     env: tuple[scalars.EnvPattern, ...] = setting(
-        ("DESTINATION_<PROJECT>__*",),
+        secret_references.DEFAULT_PATTERNS,
         "Patterns of the environment variables that resources may refer to; `SERVICE_*` never matches.",
     )
     directory: scalars.OptionalPath = setting(

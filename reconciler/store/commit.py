@@ -242,7 +242,7 @@ def _write_renderings(connection: Connection, part: records.Changes) -> bool:
     """Tell if any of them changes a status."""
     is_seen = False
     for row in part.renderings:
-        if connection.run("put_rendering", *row[:6]).rowcount:
+        if connection.run("put_rendering", *row[:7]).rowcount:
             changed = connection.run("put_rendering_status", row.status, row.status_before, *row[:2]).rowcount
             is_seen = is_seen or bool(changed)
     return is_seen

@@ -79,7 +79,9 @@ class Store(Protocol):
         """
 
     async def rendering(self, project: str, name: str) -> bytes | None:
-        """Return what Collectors get of a Configuration; empty if nothing is in force, None until it is tried."""
+        """Return what Collectors get of a Configuration; empty if nothing is in force, None until it is tried. Raises
+        `Damaged` if it has not the hash that is said of it.
+        """
 
     def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
         """Yield resources of a kind after a name ('' for all), in byte order of names, in pages of one revision."""

@@ -25,7 +25,7 @@ join origin o on o.id = ifnull(r.origin, v.origin)
 where r.project = ? and r.kind = ? and r.name = ?;
 
 -- name: rendering
-select ifnull(body, x'') from rendering where project = ? and configuration = ?;
+select ifnull(body, x''), cast(said as text) ->> '$.hash' from rendering where project = ? and configuration = ?;
 
 -- name: list_page
 select v.body, r.status, o.head, o.tail,
@@ -410,8 +410,8 @@ set version = excluded.version, resource_id = excluded.resource_id, digest = exc
 -- name: put_head_status
 update resource set incomplete = ?, status = ?, digest = ifnull(?, digest) where project = ? and kind = ? and name = ?;
 
--- Nothing is written unless the Configuration still uses what it was made of. A rendering stays in force while the next
--- ones fail, and goes with the last one that is said of.
+-- Nothing is written unless the Configuration still uses what it was made of, and what was said before still is. A
+-- rendering stays in force while the next ones fail, and goes with the last one that is said of.
 -- name: put_rendering
 insert into rendering (project, configuration, program, inputs, said, body)
 select ?1, ?2, ?3, ?4, ?5, ?6
@@ -425,6 +425,7 @@ where ?4 = (
   select printf('%d %d %d %d', max(r.version_id), sum(r.version_id), count(*),
                 sum(r.kind = 'Configuration' and r.incomplete = 1))
   from used u cross join resource r on r.project = ?1 and r.kind = u.kind and r.name = u.name)
+and ?7 is (select said from rendering where project = ?1 and configuration = ?2)
 on conflict (project, configuration) do update
 set program = excluded.program, inputs = excluded.inputs, said = excluded.said,
     body = case when excluded.said is not null then ifnull(excluded.body, body) end;

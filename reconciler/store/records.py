@@ -119,7 +119,8 @@ class RenderingRow(NamedTuple):
     """The rendering of a Configuration, made of `inputs` (see `Unrendered`) by this version of the program.
 
     `said` is its `status.rendering` as JSON, None if it is not rendered. `body` is None if what is in force stays so.
-    The resource gets `status` where it has `status_before`. Nothing is written if it uses something else by now.
+    The resource gets `status` where it has `status_before`. Nothing is written if it uses something else by now, or
+    something other than `said_before` is said: a redaction takes away what is in force.
     """
 
     project: str
@@ -128,6 +129,7 @@ class RenderingRow(NamedTuple):
     inputs: str
     said: bytes | None
     body: bytes | None
+    said_before: bytes | None
     status_before: bytes
     status: bytes
 

@@ -4,6 +4,7 @@ Rules about resources do not belong here, nor does SQL: see `queries.sql`. Runs 
 """
 
 import asyncio
+import hashlib
 import json
 import math
 import os
@@ -153,7 +154,12 @@ class SqliteStore:
 
     async def rendering(self, project: str, name: str) -> bytes | None:
         row = self._first("rendering", project, name)
-        return None if row is None else bytes(row[0])
+        if row is None:
+            return None
+        body, hashed = row
+        if body and hashlib.sha256(body).hexdigest() != hashed:
+            raise Damaged(rendering.DAMAGED_RENDERING.format(name=name))
+        return bytes(body)
 
     async def get(self, project: str, key: Key, *, version: int | None = None) -> bytes | None:
         if version is None:

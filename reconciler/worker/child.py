@@ -28,7 +28,7 @@ from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import commits, messages, renderings, requests, reviews, routes, sandbox
-from reconciler.worker.sandbox import Granted
+from reconciler.worker.sandbox import Granted, Protections
 from reconciler.worker.trees import Allowance
 
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
@@ -46,12 +46,12 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     if store is not None:
         readable, writable = engines.view_files(store)
         granted = Granted(readable=(*readable, mirrors), writable=writable)
-    sandbox.enter(granted)
+    protections = sandbox.enter(granted)
     orders, answers = _take_over_pipes()
     child = Worker(answers)
     templates.start_watchdog()
     sandbox.start_no_more()
-    child.serve(orders)
+    child.serve(orders, protections)
     # A lane may still plan, but its answer is not needed any more.
     os._exit(0)
 
@@ -76,9 +76,9 @@ class Worker:
         for lane in self._lanes.values():
             lane.submit(int).result()  # start its thread now: the sandbox forbids it later
 
-    def serve(self, orders: BinaryIO) -> None:
-        """Read orders until the end of the input."""
-        self._send(0, messages.Ready())
+    def serve(self, orders: BinaryIO, protections: Protections) -> None:
+        """Say how this process is protected, and read orders until the end of the input."""
+        self._send(0, messages.Ready(protections))
         while (payload := _read_frame(orders)) is not None:
             order = messages.order(payload)
             tag = messages.tag_of(order.job) if isinstance(order, messages.Envelope) else order.job

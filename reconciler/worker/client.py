@@ -12,12 +12,13 @@ import itertools
 import logging
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.worker.messages import CommitJob, Job, ReviewJob
 from reconciler.worker.process import SECONDS, Answered, Lock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
+from reconciler.worker.sandbox import Protections
 
 log = logging.getLogger(__name__)
 
@@ -87,11 +88,15 @@ class WorkerClient:
         granted: Sequence[str] = (),
         command: Sequence[str] = COMMAND,
         seconds: Mapping[type[Job], WorkerSeconds] = SECONDS,
+        confined: Callable[[Protections], object] = bool,
     ) -> None:
-        """Set it up. `granted` are the arguments of `child.main`, which say what a process may open."""
+        """Set it up. `granted` are the arguments of `child.main`, which say what a process may open. `confined` is
+        called with the protections of each process.
+        """
         self.memory = CrashMemory()
         self._command = (*command, *granted)
         self._seconds = seconds
+        self._confined = confined
         self._numbers = itertools.count(1)
         self._ends = 0  # of processes that were not told to end
         self._latest_ends: deque[float] = deque(maxlen=TWICE)  # instants of the loop's clock
@@ -219,6 +224,7 @@ class WorkerClient:
             told = f"The worker could not be started ({error.strerror or error})"
             self._ended(told)
             raise WorkerGone(f"{told}; look at the machine's memory, and at its limits of processes.") from error
+        child.protections.add_done_callback(lambda told: told.cancelled() or self._confined(told.result()))
         if self._stopped.is_set():  # during the start, so that `stop` did not know of this process
             await child.end()
             raise WorkerGone(STOPS)

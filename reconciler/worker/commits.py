@@ -112,8 +112,7 @@ class CommitReading:
     def store_snapshot(self) -> StoreSnapshot:
         """Return the snapshot of the store that the commit is judged against."""
         store = contexts.store_snapshot(self.job.context, self.view, check=self.allowance.time)
-        available = store.available if self.mode.live else None
-        return replace(store, available=available, assumed=self.mode.assumed, lenient=self.mode.lenient)
+        return replace(store, assumed=self.mode.assumed, lenient=self.mode.lenient)
 
     def head(self, reading: TreeReading, store: StoreSnapshot) -> Head:
         """Return the head to judge, from the files that were read. Raises GitFault."""

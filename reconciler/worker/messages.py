@@ -18,6 +18,7 @@ from reconciler.model.principals import Actor
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.store.records import ChangedVersions, Changes
+from reconciler.worker.sandbox import Protections
 
 LENGTH = struct.Struct(">I")
 # Bytes. Only a faulty peer exceeds it: a part has at most 4 MiB and one resource, a resource at most 16 MiB of text,
@@ -194,10 +195,12 @@ Order: TypeAlias = Envelope | Proceed
 """Everything that the service sends."""
 
 
-class Ready(msgspec.Struct, frozen=True, tag="ready"):
+class Ready(msgspec.Struct, frozen=True, omit_defaults=True, tag="ready"):
     """The job has read everything that it reads without the project's lock, and waits for `Proceed`. With the number 0,
-    which no job has: the process is ready for jobs.
+    which no job has: the process is ready for jobs, and has these protections.
     """
+
+    protections: Protections = Protections()
 
 
 class At(msgspec.Struct, frozen=True, tag="at"):

@@ -22,6 +22,7 @@ from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import messages
 from reconciler.worker.messages import Exhausted, Job
+from reconciler.worker.sandbox import Protections
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +187,8 @@ class WorkerProcess:
         self._work: dict[int, _Work] = {}  # by the numbers of jobs
         # The process does one job of each kind at a time, and gets the next one afterwards.
         self._lanes = {kind: asyncio.Lock() for kind in seconds}
-        self._serves = asyncio.Event()  # or has ended
+        # Done when it serves; cancelled if it has ended before.
+        self.protections: asyncio.Future[Protections] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
         # Its log lines do not belong to the request that started the process.
         self._context = log_context.unbound()
@@ -264,7 +266,7 @@ class WorkerProcess:
         # Not `wait_for`: before Python 3.12 it loses a cancellation that arrives together with the answer.
         try:
             async with asyncio.timeout(seconds):
-                await self._serves.wait()
+                await asyncio.wait({self.protections})
                 await lane.acquire()
         except TimeoutError:
             raise Busy from None
@@ -302,7 +304,8 @@ class WorkerProcess:
 
     def _take(self, reply: messages.Reply) -> None:
         """Handle an answer. Raises ValueError if it makes no sense."""
-        self._serves.set()
+        if isinstance(reply.answer, messages.Ready) and not self.protections.done():
+            self.protections.set_result(reply.answer.protections)
         work, answer = self._work.get(reply.number), reply.answer
         if work is None:
             return  # it is not about a job
@@ -374,7 +377,7 @@ class WorkerProcess:
     def _over(self) -> None:
         """End all work with the error that the process ended."""
         self._stop.set()
-        self._serves.set()
+        self.protections.cancel()
         code, is_to_blame = self._process.returncode, self._unasked is not None
         how = "was killed" if code is None else f"ended with {'signal' if code < 0 else 'code'} {abs(code)}"
         if self._unasked is not None:

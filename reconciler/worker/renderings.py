@@ -63,7 +63,8 @@ class _Search:
             return
         text = None if made is None else made.text
         status = rendering.with_rendering(held.status, said)
-        yield RenderingRow(self._project, key.name, self.program, one.inputs, said, text, held.status, status)
+        made_of = (self._project, key.name, self.program, one.inputs)
+        yield RenderingRow(*made_of, said, text, one.said, held.status, status)
 
     def _rendered(self, key: Key, held: StoredDocument, said: bytes | None) -> tuple[bytes | None, Rendering | None]:
         """Return its `status.rendering` and a new rendering. Raises Damaged."""

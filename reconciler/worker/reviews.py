@@ -167,7 +167,7 @@ def find_renderings(decided: Sequence[Decided], affected: Affected, store: Store
         secrets = {at: MASK for at, _ in one.fits.get(key, FITTING).secrets}
         return values.replaced(document.document(), secrets)["spec"]
 
-    return renderings.compare(affected.configurations(), before, after, unknown=store.assumed)
+    return renderings.compare(affected.configurations(), before, after, unknown=store.assumed, secrets=store.available)
 
 
 MOST_NOTES = 20

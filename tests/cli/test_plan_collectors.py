@@ -153,6 +153,42 @@ def test_what_a_collector_refused_before_too_is_no_news(alone: Program, reposito
     assert (done.code, "(was so before)" in done.out) == (0, True)
 
 
+def test_what_a_collector_refuses_for_another_reason_is_news(
+    alone: Program, repository: Repository, program: Make
+) -> None:
+    change(repository, smaller=SMALLER.replace("100", "500"))
+    refuses = program('echo same >&2; grep timeout: "$file" >&2; exit 1')
+    [edge] = planned(alone, "--collector", str(refuses))["renderings"]
+    assert "existing" not in edge
+    done = alone("plan", "work", "--collector", str(refuses), "--fail-on", "invalid")
+    assert done.code == 3
+
+
+OF_THE_SERVICE = OUT.replace("https://a.example:4318", "${env:DESTINATION_DEFAULT__URL}")
+
+
+def test_a_variable_that_is_for_the_service_is_no_collectors(alone: Program, repository: Repository) -> None:
+    change(repository, out=OF_THE_SERVICE)
+    done = alone("plan", "work", "--fail-on", "invalid")
+    assert (done.code, "names a variable that `secrets.env` keeps for the service" in done.out) == (3, True)
+    change(repository, out=OF_THE_SERVICE.replace("DESTINATION_DEFAULT__", "FLEET_"))
+    assert alone("plan", "work", "--fail-on", "invalid").code == 0
+
+
+def test_the_settings_say_which_variables_are_for_the_service(alone: Program, repository: Repository) -> None:
+    settings = {
+        "repositories": [{"name": "edge", "url": str(repository.path), "branch": "main", "project": "web"}],
+        "secrets": {"env": ["FLEET_<PROJECT>_*"]},
+    }
+    alone.write("settings.json", json.dumps(settings))
+    change(repository, out=OUT.replace("https://a.example:4318", "${env:FLEET_WEB_URL}"))
+    arguments = ("plan", "work", "--config", "settings.json", "--fail-on", "invalid")
+    done = alone(*arguments)
+    assert (done.code, "names a variable that `secrets.env` keeps for the service" in done.out) == (3, True)
+    change(repository, out=OF_THE_SERVICE)
+    assert alone(*arguments).code == 0
+
+
 def test_only_what_differs_is_validated(alone: Program, repository: Repository, program: Make) -> None:
     change(repository, fleet="apiVersion: service/v1\nkind: Fleet\nmetadata: {name: edge}\n")
     assert "renderings" not in planned(alone, "--collector", str(program("exit 1")))

@@ -1,5 +1,7 @@
 """`reconciler render`: what a Collector runs, from files."""
 
+import json
+
 import pytest
 import yaml
 
@@ -86,3 +88,12 @@ def test_raw_is_printed_as_it_is(alone: Program) -> None:
     )
     done = alone("render", "web")
     assert done.out == raw
+
+
+def test_a_variable_that_is_for_the_service_is_not_rendered(alone: Program) -> None:
+    alone.write("web.yaml", CONFIGURATION.replace("KEY", "${env:DESTINATION_DEFAULT__KEY}"))
+    done = alone("render", "web", "web.yaml")
+    assert (done.code, "names a variable that `secrets.env` keeps for the service" in done.err) == (3, True)
+    assert alone("render", "web", "web.yaml", "--project", "other").code == 0
+    alone.write("settings.json", json.dumps({"secrets": {"env": ["OTHER_*"]}}))
+    assert alone("render", "web", "web.yaml", "--config", "settings.json").code == 0

@@ -8,7 +8,7 @@ from reconciler.model import builtins, type_checks
 from reconciler.model.component_types import Operator
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
-from reconciler.model.secret_references import AvailableSecrets
+from reconciler.model.secret_references import UNKNOWN_SECRETS, AvailableSecrets
 from reconciler.model.values import Value, pointer_text
 from tests.model.lookups import look_up, lookup
 
@@ -20,7 +20,7 @@ FREE: dict[str, Value] = {
 }
 TYPES = lookup({Key("DestinationType", "free"): FREE, Key("SourceType", "free"): FREE})
 AVAILABLE = AvailableSecrets(env=frozenset({"A"}), files=frozenset({"a", "b/c"}))
-ANY = None
+ANY = UNKNOWN_SECRETS
 HOST: Value = {"name": "hostname", "value": "logs.example.com"}
 
 
@@ -44,7 +44,7 @@ def webhook(*parameters: Value) -> dict[str, Any]:
     return document("Destination", component("webhook", HOST, *parameters))
 
 
-def violations(owned: dict[str, Any], available: AvailableSecrets | None = AVAILABLE) -> list[str]:
+def violations(owned: dict[str, Any], available: AvailableSecrets = AVAILABLE) -> list[str]:
     """Return where the violations of references are."""
     found = type_checks.fit(owned, TYPES, available=available).violations
     assert all(each.of_parameter for each in found)

@@ -199,6 +199,7 @@ def timeless(resource: dict[str, object]) -> dict[str, object]:
     assert isinstance(status, dict)
     kept = {name: value for name, value in metadata.items() if name not in ("id", "version", "dateModified")}
     source = {name: value for name, value in status["source"].items() if name not in ("changedBy",)}
+    status.pop("rendering", None)  # it follows a moment later
     return {**resource, "metadata": kept, "status": {**status, "source": source}}
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
+import msgspec
 import pytest
 from pydantic import BaseModel
 
@@ -23,7 +24,6 @@ from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, err
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
 from reconciler.store.files import STORE
-from reconciler.worker import sandbox
 from reconciler.worker.sandbox import Protections
 from tests import daemons, needs
 from tests.cli.conftest import PROGRAM, Program
@@ -115,6 +115,7 @@ def test_beside_a_service_that_runs_nothing_is_wrong(tmp_path: Path, source: Rep
     lines = told.out.splitlines()
     assert [line for line in lines if not line.startswith("ok ")] == []
     assert lines[1] == f"ok       service: it runs (process {process})"
+    assert any(line.startswith("ok       sandbox: the worker of the service is confined by ") for line in lines)
     assert told.code == exits.OK
 
 
@@ -271,33 +272,41 @@ def test_a_git_that_is_too_old(service: Service, tmp_path: Path) -> None:
     assert service.wrong(PATH=f"{old.parent}:{os.environ['PATH']}") == [("git", "warning", told)]
 
 
-def test_a_machine_that_confines_the_reader_less_is_a_warning() -> None:
-    whole = Protections(landlock=6, seccomp=True)
-    assert services.check_sandbox(lambda: whole) == [
-        ok(
-            "sandbox",
-            "a worker that is started from here is confined by landlock (version 6 of its rules) and seccomp",
-        )
+def test_the_worker_of_a_service_says_how_it_is_confined(tmp_path: Path) -> None:
+    said = tmp_path / "worker"
+    said.write_bytes(msgspec.json.encode(Protections(landlock=6, seccomp=True)))
+    assert services.check_sandbox(tmp_path, is_running=True) == [
+        ok("sandbox", "the worker of the service is confined by landlock (version 6 of its rules) and seccomp")
     ]
-    less = Protections(landlock=0, seccomp=False, missing=("this kernel has no landlock", "this kernel has no seccomp"))
-    assert services.check_sandbox(lambda: less) == [
+    less = ("this kernel has no landlock", "this kernel has no seccomp")
+    said.write_bytes(msgspec.json.encode(Protections(missing=less)))
+    assert services.check_sandbox(tmp_path, is_running=True) == [
         warning(
             "sandbox",
-            "the worker is confined less than it could be: this kernel has no landlock, and this kernel has no seccomp",
+            "the worker of the service is confined less than it could be: this kernel has no landlock, and this kernel "
+            "has no seccomp",
             "all works as it is; use a kernel that has landlock and seccomp, and let a container allow both",
         )
     ]
+    said.unlink()
+    assert services.check_sandbox(tmp_path, is_running=True) == [unconfined("the worker of the service")]
 
 
-def test_a_reader_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "PROBE", (sys.executable, "-c", "raise SystemExit(1)"))
-    assert services.check_sandbox() == [
-        error(
-            "sandbox",
-            "the worker could not be started, or could not be confined",
-            "look into the log of the service, which tries the same",
-        )
+def test_without_a_service_a_worker_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "worker").write_bytes(msgspec.json.encode(Protections(missing=("that was long ago",))))
+    [found] = services.check_sandbox(tmp_path, is_running=False)
+    assert "that was long ago" not in found.message
+    assert found.message.startswith("a worker that is started from here is confined")
+    command = (sys.executable, "-c", "raise SystemExit(1)")
+    assert services.check_sandbox(tmp_path, is_running=False, command=command) == [
+        unconfined("a worker that is started from here")
     ]
+
+
+def unconfined(which: str) -> DoctorFinding:
+    return error(
+        "sandbox", f"{which} could not be started, or could not be confined", "look into the log of the service"
+    )
 
 
 def test_repositories_that_cannot_be_followed(service: Service, source: Repository) -> None:

@@ -12,6 +12,7 @@ from reconciler.model.component_types import ComponentType
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.principals import repository_actor
+from reconciler.model.secret_references import UNKNOWN_SECRETS
 from reconciler.model.type_checks import Fit
 from reconciler.model.values import Value
 from reconciler.model.violations import Violation
@@ -120,9 +121,9 @@ def test_what_nobody_could_judge_is_judged_when_somebody_can(judged: list[bytes]
 
     [document] = desired.read_items([destination("one", token="x")], rules=RULES)
     with pytest.raises(Damaged):
-        known.fit(document.owned, damaged, available=None, refuse_unknown=False)
-    fit = known.fit(document.owned, missing, available=None, refuse_unknown=False)
-    assert known.fit(document.owned, missing, available=None, refuse_unknown=False) is fit
+        known.fit(document.owned, damaged, available=UNKNOWN_SECRETS, refuse_unknown=False)
+    fit = known.fit(document.owned, missing, available=UNKNOWN_SECRETS, refuse_unknown=False)
+    assert known.fit(document.owned, missing, available=UNKNOWN_SECRETS, refuse_unknown=False) is fit
     assert len(judged) == 2
     with pytest.raises(Damaged):
-        known.fit(document.owned, damaged, available=None, refuse_unknown=False)
+        known.fit(document.owned, damaged, available=UNKNOWN_SECRETS, refuse_unknown=False)

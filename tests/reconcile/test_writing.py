@@ -13,7 +13,7 @@ from reconciler.reconcile import apply
 from reconciler.reconcile.apply import ApplyRequest, Locked
 from reconciler.store.records import Record, ResourceChange, SuspensionRow
 from reconciler.worker.messages import ApplyOptions
-from tests.api.parts import DEFAULT, SERVICE, Parts, destination, started
+from tests.api.parts import DEFAULT, SERVICE, Parts, destination, started, watched
 from tests.reconcile import writers
 
 pytestmark = pytest.mark.anyio
@@ -71,3 +71,15 @@ async def test_a_person_who_suspends_waits_as_long_as_every_request_and_a_run_as
                 await suspending
         else:
             await suspending
+
+
+async def test_what_the_settings_watch_is_written_under_the_lock_of_its_project(tmp_path: Path) -> None:
+    one = watched("telemetry", tmp_path / "nowhere", project=DEFAULT, suspend=True)
+    async with asyncio.timeout(SECONDS), started(tmp_path) as parts:
+        async with writers.writing(parts.services, DEFAULT):
+            starting = asyncio.create_task(parts.repositories.start([one]))
+            await asyncio.wait({starting}, timeout=0.5)
+            assert not starting.done()
+            assert await parts.services.store.repositories() == []
+        await starting
+        assert [row.name for row in await parts.services.store.repositories()] == ["telemetry"]

@@ -1,19 +1,23 @@
 """Promises of a store about what Collectors get: it is written where it still holds, and goes with the rest."""
 
+import hashlib
 import json
 from dataclasses import replace
 
 import pytest
 
 from reconciler.model.names import Key
-from reconciler.store.contract import Store
+from reconciler.store.contract import Damaged, Store
 from reconciler.store.records import Changes, KeyRow, Record, ReferenceRow, RenderingRow, Unrendered, VersionRow
 from tests.store import rows
 from tests.store.engines import Engine
 
 KIND = "Configuration"
 PROGRAM = "1.0"
-SAID = b'{"hash":"aa"}'
+BODY = b"a: 1\n"
+HASH = hashlib.sha256(BODY).hexdigest()
+SAID = json.dumps({"hash": HASH}, separators=(",", ":")).encode()
+FAULT = json.dumps({"fault": {"reason": "x"}, "hash": HASH}, separators=(",", ":")).encode()
 
 
 def using(name: str, *destinations: str, number: int = 1, incomplete: int = 0) -> Changes:
@@ -37,13 +41,13 @@ def unrendered(engine: Engine, program: str = PROGRAM) -> dict[str, Unrendered]:
 
 
 def rendered(
-    one: Unrendered, said: bytes | None = SAID, body: bytes | None = b"a: 1\n", *, before: bytes = rows.STATUS
+    one: Unrendered, said: bytes | None = SAID, body: bytes | None = BODY, *, before: bytes = rows.STATUS
 ) -> Changes:
     """Return the row that a job sends for a Configuration that was found unrendered."""
     told = json.loads(before)
     told.pop("rendering", None)
     status = json.dumps(told | ({} if said is None else {"rendering": json.loads(said)})).encode()
-    row = RenderingRow(rows.PROJECT, one.configuration, PROGRAM, one.inputs, said, body, before, status)
+    row = RenderingRow(rows.PROJECT, one.configuration, PROGRAM, one.inputs, said, body, one.said, before, status)
     return Changes(renderings=[row])
 
 
@@ -70,8 +74,8 @@ class RenderingPromises:
         found = unrendered(engine)
         assert {name: (one.is_said, one.said) for name, one in found.items()} == {"c": (0, None)}
         assert await store.commit([rendered(found["c"])], record=Record()) == 2
-        assert await store.rendering(rows.PROJECT, "c") == b"a: 1\n"
-        assert json.loads(await status(store, "c")) == {"latest": True, "rendering": {"hash": "aa"}}
+        assert await store.rendering(rows.PROJECT, "c") == BODY
+        assert json.loads(await status(store, "c")) == {"latest": True, "rendering": {"hash": HASH}}
         assert unrendered(engine) == {}
         assert unrendered(engine, "2.0").keys() == {"c"}
         assert await store.rendering("other", "c") is None
@@ -96,9 +100,8 @@ class RenderingPromises:
         await store.commit([using("c")], record=Record())
         await kept(engine, store, "c")
         await store.commit([using("c", number=2)], record=Record())
-        fault = b'{"fault":{"reason":"x"},"hash":"aa"}'
-        await store.commit([rendered(unrendered(engine)["c"], fault, None)], record=Record())
-        assert await store.rendering(rows.PROJECT, "c") == b"a: 1\n"
+        await store.commit([rendered(unrendered(engine)["c"], FAULT, None)], record=Record())
+        assert await store.rendering(rows.PROJECT, "c") == BODY
         await store.commit([using("c", number=3)], record=Record())
         await store.commit([rendered(unrendered(engine)["c"], None, None)], record=Record())
         assert await store.rendering(rows.PROJECT, "c") == b""
@@ -120,12 +123,12 @@ class RenderingPromises:
         other = using("c").heads[0]._replace(status=b'{"latest":true,"ready":true}')
         await store.commit([Changes(heads=[other])], record=Record())
         await store.commit([rendered(found["c"])], record=Record())
-        assert await store.rendering(rows.PROJECT, "c") == b"a: 1\n"
+        assert await store.rendering(rows.PROJECT, "c") == BODY
         [one] = unrendered(engine).values()
         assert (one.is_said, one.said) == (1, SAID)
         await store.commit([rendered(one, body=None, before=other.status)], record=Record())
         assert unrendered(engine) == {}
-        assert await store.rendering(rows.PROJECT, "c") == b"a: 1\n"
+        assert await store.rendering(rows.PROJECT, "c") == BODY
 
     async def test_it_goes_with_its_configuration_and_when_versions_are_rewritten(
         self, engine: Engine, store: Store
@@ -134,8 +137,33 @@ class RenderingPromises:
         await kept(engine, store, "a", "b")
         await store.commit([Changes(removed=[KeyRow(rows.PROJECT, KIND, "a")])], record=Record())
         assert await store.rendering(rows.PROJECT, "a") is None
-        assert await store.rendering(rows.PROJECT, "b") == b"a: 1\n"
+        assert await store.rendering(rows.PROJECT, "b") == BODY
         row = VersionRow(rows.PROJECT, rows.KIND, "d", 1, rows.body("d", 1, "(redacted)"), None)
         await store.commit([Changes(rewritten=[row])], record=Record())
         assert await store.rendering(rows.PROJECT, "b") is None
         assert unrendered(engine).keys() == {"b"}
+
+    async def test_nothing_is_in_force_that_a_rewriting_took_away_meanwhile(self, engine: Engine, store: Store) -> None:
+        await store.commit([using("a"), rows.stored("d")], record=Record())
+        await kept(engine, store, "a")
+        await store.commit([using("a", number=2)], record=Record())
+        late = rendered(unrendered(engine)["a"], FAULT, None)
+        row = VersionRow(rows.PROJECT, rows.KIND, "d", 1, rows.body("d", 1, "(redacted)"), None)
+        await store.commit([Changes(rewritten=[row])], record=Record())
+        await store.commit([late], record=Record())
+        assert await store.rendering(rows.PROJECT, "a") is None
+        assert unrendered(engine).keys() == {"a"}
+        await kept(engine, store, "a")
+        assert await store.rendering(rows.PROJECT, "a") == BODY
+
+    async def test_one_that_is_damaged_is_told(self, engine: Engine) -> None:
+        store = engine.open()
+        await store.create_project(rows.PROJECT, at=rows.AT)
+        await store.commit([using("a")], record=Record())
+        await kept(engine, store, "a")
+        await store.close()
+        engine.corrupt(BODY)
+        store = engine.open()
+        with pytest.raises(Damaged, match="what Collectors get of the Configuration a is damaged in the store"):
+            await store.rendering(rows.PROJECT, "a")
+        await store.close()

@@ -7,6 +7,7 @@ import sys
 from typing import BinaryIO
 
 from reconciler.worker import child
+from reconciler.worker.sandbox import Protections
 
 
 def command(program: str, *granted: str) -> tuple[str, ...]:
@@ -20,7 +21,7 @@ class Attacker:
     def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers
 
-    def serve(self, _jobs: BinaryIO) -> None:
+    def serve(self, _jobs: BinaryIO, _protections: Protections) -> None:
         """Run the program."""
         sys.stdout = open(self._answers.fileno(), "w", closefd=False)  # noqa: SIM115 - it stays open
         exec(sys.argv[1], {})  # noqa: S102 - what the tests of this folder say

@@ -6,6 +6,7 @@ import sys
 SCRIPT = """
 import io, threading
 from reconciler.worker import child, messages
+from reconciler.worker.sandbox import Protections
 from tests.commit_jobs import commit_job
 
 class NoRoom(io.BytesIO):
@@ -15,7 +16,7 @@ class NoRoom(io.BytesIO):
         return super().write(data)  # that it takes jobs
 
 order = messages.framed(messages.Envelope(1, "", commit_job()))
-child.Worker(NoRoom()).serve(io.BytesIO(order))
+child.Worker(NoRoom()).serve(io.BytesIO(order), Protections())
 threading.Event().wait(60)
 """
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,10 +16,11 @@ from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.model.errors import ReconcilerError
-from reconciler.ops.doctor import DoctorFinding, error, ok, warning
+from reconciler.ops.doctor import WORKER, DoctorFinding, error, ok, warning
 from reconciler.reconcile.watched import source_of
 from reconciler.settings.repositories import Repository
-from reconciler.worker import sandbox
+from reconciler.worker.client import COMMAND
+from reconciler.worker.process import WorkerGone, WorkerProcess
 from reconciler.worker.sandbox import Protections
 
 NAME = "service"
@@ -33,21 +34,42 @@ def check_service(process: int | None) -> list[DoctorFinding]:
 # The sandbox of the process that reads what others wrote.
 
 SANDBOX_NAME = "sandbox"
+NOWHERE = "/nowhere"  # the store and the mirrors of a worker that gets no job
 
 
-def check_sandbox(probe: Callable[[], Protections] = sandbox.probe) -> list[DoctorFinding]:
-    """Ask a process that is confined in the same way which of landlock and seccomp are active."""
+def check_sandbox(
+    state: Path, *, is_running: bool, command: Sequence[str] = (*COMMAND, NOWHERE, NOWHERE)
+) -> list[DoctorFinding]:
+    """Read which of landlock and seccomp the worker of the running service said to be active; if it does not run, ask a
+    worker of our own.
+    """
+    which = "the worker of the service" if is_running else "a worker that is started from here"
     try:
-        found = probe()
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
-        told = "the worker could not be started, or could not be confined"
-        return [error(SANDBOX_NAME, told, "look into the log of the service, which tries the same")]
+        said = (state / WORKER).read_bytes() if is_running else None
+        found = asyncio.run(_probed(command)) if said is None else msgspec.json.decode(said, type=Protections)
+    except (OSError, WorkerGone, TimeoutError, msgspec.DecodeError):
+        told = f"{which} could not be started, or could not be confined"
+        return [error(SANDBOX_NAME, told, "look into the log of the service")]
     if found.missing:
-        told = f"the worker is confined less than it could be: {', and '.join(found.missing)}"
+        told = f"{which} is confined less than it could be: {', and '.join(found.missing)}"
         todo = "all works as it is; use a kernel that has landlock and seccomp, and let a container allow both"
         return [warning(SANDBOX_NAME, told, todo)]
     active = f"landlock (version {found.landlock} of its rules) and seccomp"
-    return [ok(SANDBOX_NAME, f"a worker that is started from here is confined by {active}")]
+    return [ok(SANDBOX_NAME, f"{which} is confined by {active}")]
+
+
+async def _probed(command: Sequence[str]) -> Protections:
+    """Start a worker that has nothing to do, and end it. Raises OSError, WorkerGone, TimeoutError."""
+    ended = asyncio.get_running_loop().create_future()
+    worker = await WorkerProcess.start(command, seconds={}, unasked=ended.set_result)
+    try:
+        async with asyncio.timeout(PROGRAM_SECONDS):
+            await asyncio.wait({worker.protections, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            raise WorkerGone(ended.result())
+        return worker.protections.result()
+    finally:
+        await worker.end()
 
 
 # The program git, and its version. A repository's poll finds the other programs that it needs.
