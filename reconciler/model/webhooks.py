@@ -3,9 +3,9 @@
 A host is a DNS name, or an IP address in a form that hides nothing. An address may stand for others (IPv4 inside of
 IPv6); to some of them nothing may ever connect.
 
-The rules are stricter than the types of its parameters: a header must not add a line to a request or reframe it. No sentence
-repeats a value: headers carry credentials. A reference, `${env:NAME}`, stands for an unknown value; only the text
-around it is judged.
+The rules are stricter than the types of its parameters: a header must not add a line to a request or reframe it. No
+sentence repeats a value: headers carry credentials. A reference, `${env:NAME}`, stands for an unknown value; only the
+text around it is judged.
 """
 
 import re

@@ -17,7 +17,7 @@ import msgspec
 
 from reconciler.model import audit_chain, errors, text
 from reconciler.model.audit_chain import ChainAnchor, ChainHead, ChainHeader, ChainRewrite, Content
-from reconciler.store import checksums, database
+from reconciler.store import database
 from reconciler.store.database import Connection
 from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 
@@ -140,7 +140,7 @@ def _render_event(connection: Connection, place: AuditPlace, event: AuditRow, *,
 def _version(connection: Connection, event: AuditRow, number: int | None) -> msgspec.Raw | None:
     """Return the version that an event refers to, as in the resource's history; None if there is none."""
     row = connection.first("version_shown", event.project, event.kind, event.name, number)
-    return None if row is None else msgspec.Raw(checksums.shown_row(row, damaged=lambda *_: None))
+    return None if row is None else msgspec.Raw(database.shown_row(row, damaged=lambda *_: None))
 
 
 def _detail(event: AuditRow) -> dict[str, object] | None:

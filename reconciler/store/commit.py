@@ -20,7 +20,7 @@ from time import monotonic
 from reconciler.model import audit_chain
 from reconciler.model.audit_chain import ChainHead, ChainRewrite, Content
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS
-from reconciler.store import checksums, database, records
+from reconciler.store import database, records
 from reconciler.store.contract import Moved, StoreFault
 from reconciler.store.database import Connection
 
@@ -209,7 +209,7 @@ def _write_resources(connection: Connection, part: records.Changes) -> None:
     # The row id of each version, by project, kind, name and version.
     first = connection.value("last_version") + 1
     numbers = {row[:4]: number for number, row in enumerate(part.versions, first)}
-    checked = ((*row, checksums.checksum_of(row.body, row.secrets)) for row in part.versions)
+    checked = ((*row, database.checksum_of(row.body, row.secrets)) for row in part.versions)
     connection.each("insert_version", ((number, *row) for number, row in enumerate(checked, first)))
     connection.each("insert_reference", part.references)
     connection.each("put_head", ((*row, numbers.get(row[:4])) for row in part.heads))
@@ -217,7 +217,7 @@ def _write_resources(connection: Connection, part: records.Changes) -> None:
     connection.each("forget_past_route", (row[:2] for row in part.past_routes if row.past is None))
     connection.each("put_past_route", (row for row in part.past_routes if row.past is not None))
     rewritten = (
-        (row.body, row.secrets, checksums.checksum_of(row.body, row.secrets), *row[:4]) for row in part.rewritten
+        (row.body, row.secrets, database.checksum_of(row.body, row.secrets), *row[:4]) for row in part.rewritten
     )
     connection.each("rewrite_version", rewritten)
     # One that is in force may hold what is masked or redacted here.

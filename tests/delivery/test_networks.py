@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reconciler.delivery import http_client
 from reconciler.delivery.http_client import DENIED_BY_SETTINGS, OWN_LISTENER, EgressPolicy, Listener
 from reconciler.model import webhooks
-from tests.model.test_addresses import WRAPPED
+from tests.model.test_webhook_addresses import WRAPPED
 
 IPV4 = st.integers(0, 2**32 - 1).map(IPv4Address)
 NETWORK = st.builds(lambda address, bits: IPv4Network((address, bits), strict=False), IPV4, st.integers(0, 32))
