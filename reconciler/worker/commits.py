@@ -40,7 +40,7 @@ from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, LineageRow, OriginRow, PruneRow, RepositoryRow
-from reconciler.worker import contexts, messages, trees
+from reconciler.worker import messages, trees
 from reconciler.worker.messages import CommitJob, CommitPlanned, Emit, LineageFound, LineageJob, Steps
 from reconciler.worker.trees import Allowance, FileLocations, FileScope
 
@@ -111,9 +111,18 @@ class CommitReading:
 
     def store_snapshot(self) -> StoreSnapshot:
         """Return the snapshot of the store that the commit is judged against."""
-        store = contexts.store_snapshot(self.job.context, self.view, check=self.allowance.time)
-        available = store.available if self.mode.live else None
-        return replace(store, available=available, assumed=self.mode.assumed, lenient=self.mode.lenient)
+        context = self.job.context
+        return StoreSnapshot(
+            self.view,
+            context.project,
+            context.hmac_key,
+            context.at,
+            available=context.secrets if self.mode.live else None,
+            check=self.allowance.time,
+            assumed=self.mode.assumed,
+            lenient=self.mode.lenient,
+            refuse_unknown=context.refuse_unknown,
+        )
 
     def head(self, reading: TreeReading, store: StoreSnapshot) -> Head:
         """Return the head to judge, from the files that were read. Raises GitFault."""
@@ -371,8 +380,11 @@ def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value])
         "author": commit.author,
         "date": rfc3339(commit.date),
     }
-    origin = contexts.origin(job.context, principals.repository_actor(repository).name, source)
-    return replace(origin, repository=repository, run=job.run, changed_by=changed_by)
+    context, actor = job.context, principals.repository_actor(repository).name
+    when = (context.at, context.milliseconds, context.seed)
+    return Origin(
+        context.project, actor, repository, job.run, None, *when, source, context.hmac_key, changed_by=changed_by
+    )
 
 
 def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: str) -> bool:

@@ -7,7 +7,6 @@ bring the text back; if it has the text as a secret, that is correct. A dry run 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 
 import msgspec
@@ -32,7 +31,7 @@ from reconciler.model.request_bodies import RequestRefused
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
 from reconciler.planner import changes, decisions, delivery_changes, field_changes, planner
-from reconciler.planner.changes import ChangeParts, ChangeRows
+from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.field_changes import BoundedFields
 from reconciler.planner.remasking import Remasking
@@ -40,7 +39,7 @@ from reconciler.planner.stored import StoreSnapshot, masked_document
 from reconciler.store import records
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import Changes
-from reconciler.worker import contexts, messages
+from reconciler.worker import messages
 from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Steps, Verb
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
@@ -71,11 +70,21 @@ def _plan(
     time_left, context, is_dry = _TimeLeft(), job.context, job.options.dry_run
     is_apply = job.verb is Verb.APPLY
     with view.snapshot():
-        snapshot = contexts.store_snapshot(context, view, check=time_left.check)
-        snapshot = replace(snapshot, hide_guesses=is_dry, suspended=view.suspended(context.at))
+        snapshot = StoreSnapshot(
+            view,
+            context.project,
+            context.hmac_key,
+            context.at,
+            hide_guesses=is_dry,
+            suspended=view.suspended(context.at),
+            available=context.secrets,
+            check=time_left.check,
+            refuse_unknown=context.refuse_unknown,
+        )
         decided = _decide_apply(job, items, found, snapshot) if is_apply else _decide_delete(job, items, snapshot)
         source: dict[str, Value] = {"type": "api", "actor": job.actor.name, "date": context.at}
-        origin = replace(contexts.origin(context, job.actor.name, source), request=job.request)
+        when = (context.at, context.milliseconds, context.seed)
+        origin = Origin(context.project, job.actor.name, None, None, job.request, *when, source, context.hmac_key)
         rows = ChangeRows(decided, view, origin=origin)
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
         remasking = Remasking([rows], view, check=time_left.check)
