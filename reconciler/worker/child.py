@@ -27,7 +27,7 @@ from reconciler.store import engines
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
 from reconciler.version import __version__
-from reconciler.worker import commits, messages, renderings, requests, reviews, routes, sandbox
+from reconciler.worker import commits, messages, projections, requests, reviews, sandbox
 from reconciler.worker.sandbox import Granted
 from reconciler.worker.trees import Allowance
 
@@ -137,9 +137,9 @@ class Worker:
             case messages.RedactJob() as job:
                 planned = requests.plan_redaction(job, view, emit=emit)
             case messages.RoutesJob() as job:
-                planned = routes.find_routes(job, view, emit=emit)
+                planned = projections.find_routes(job, view, emit=emit)
             case messages.RenderJob() as job:
-                planned = renderings.render_project(job, view, emit=emit)
+                planned = projections.render_project(job, view, emit=emit)
             case messages.ReviewJob() as job:
                 planned = reviews.plan_review(job, view, allowance=allowance)
             case messages.CompareJob() as job:

@@ -23,7 +23,7 @@ from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations
-from reconciler.worker import client, process, requests, routes, sandbox
+from reconciler.worker import client, process, projections, requests, sandbox
 from reconciler.worker.messages import CommitJob, RequestJob
 from reconciler.worker.trees import COMMIT
 from tests.docs import pages
@@ -79,8 +79,8 @@ PROVIDER = discovery.LIMITS
             f"times {queue_contract.BATCH_RECORDS:,} records or {queue_contract.BATCH_BYTES // MEBIBYTE} MiB",
         ),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
-        ("the routes of a project, with their destinations", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
-        ("versions that are searched for a deleted destination", f"{routes.MOST_VERSIONS:,}"),
+        ("the routes of a project, with their destinations", f"{projections.MOST_BYTES // MEBIBYTE} MiB"),
+        ("versions that are searched for a deleted destination", f"{projections.MOST_VERSIONS:,}"),
         (
             "polls of a repository while they fail",
             f"{loop.MOST} in {loop.WINDOW:g} s, 1 if the head cannot be fetched",
