@@ -12,11 +12,10 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import Change
 from reconciler.model.rendering import Delivery
 from reconciler.model.routes import Endpoints
-from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
 from reconciler.planner import delivery, stored
 from reconciler.planner.decisions import Decided
-from reconciler.planner.delivery import ComponentUses
+from reconciler.planner.delivery import ComponentUses, Past
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import Damaged
 

@@ -14,15 +14,15 @@ import msgspec
 from msgspec import structs
 
 from reconciler.collectors.rendering import Renderer, Rendering, render_status
-from reconciler.model import builtins, components, errors, rendering, routes, stale_routes
+from reconciler.model import builtins, components, errors, rendering, routes
 from reconciler.model.names import Key
 from reconciler.model.rendering import Delivery
 from reconciler.model.routes import ComponentUse, Destination, Route, Routes, RunsOn, Storage, Use, Wanting
-from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
 from reconciler.planner import delivery as planner_delivery
 from reconciler.planner import stored as planner_stored
 from reconciler.planner.changes import ChangeParts
+from reconciler.planner.delivery import Past
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import Changes, HeadStatusRow, RenderingRow, StoredDocument, Unrendered, VersionRow
@@ -109,14 +109,14 @@ class _RouteSearch:
         if compiled.route is not None:
             self.routes.append(compiled.route)
             self.destinations |= {one.name: one for one in compiled.destinations}
-            return stale_routes.told(compiled.verdict)
+            return planner_delivery.told(compiled.verdict)
         past = None if remembered is None else msgspec.json.decode(remembered, type=Past)
         if past is None or past.id != rendering.identity_of(document).id:
-            return stale_routes.told(compiled.verdict)
+            return planner_delivery.told(compiled.verdict)
         wanted = routes.wants(key.name, spec, self._part)
         if wanted:
-            self.wanting.append(Wanting(labels=routes.labels(spec), until=stale_routes.wanted_until(past)))
-        return stale_routes.told(compiled.verdict, self._in_force(key, past, wanted))
+            self.wanting.append(Wanting(labels=routes.labels(spec), until=planner_delivery.wanted_until(past)))
+        return planner_delivery.told(compiled.verdict, self._in_force(key, past, wanted))
 
     def _in_force(self, key: Key, past: Past, wanted: Sequence[Use]) -> Past:
         """Collect the usable parts of a last good route, without parts that are damaged or no longer fit their type."""
@@ -126,7 +126,7 @@ class _RouteSearch:
             now = next((use for use in wanted if use.name == name), None)
             destination = None if spec is None else self._good(key, past, name, now)
             if destination is None:
-                past = stale_routes.without(past, name)
+                past = planner_delivery.route_without(past, name)
             elif name not in self._last_good or self._last_good[name][0] <= number:
                 self._last_good[name] = (number, structs.replace(destination, held=name in past.held))
         if past.uses:

@@ -12,27 +12,17 @@ from itertools import chain
 import msgspec
 from msgspec import structs
 
-from reconciler.model import (
-    builtins,
-    desired,
-    flows,
-    rendering,
-    request_bodies,
-    resource,
-    stale_routes,
-    values,
-    violations,
-)
+from reconciler.model import builtins, desired, flows, rendering, request_bodies, resource, values, violations
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.error_codes import OF_STATUS
 from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.request_bodies import RequestRefused
-from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
-from reconciler.planner import changes, decisions, delivery_changes, field_changes, planner
+from reconciler.planner import changes, decisions, delivery, delivery_changes, field_changes, planner
 from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
+from reconciler.planner.delivery import Past
 from reconciler.planner.field_changes import BoundedFields
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot, masked_document
@@ -429,7 +419,7 @@ class _Redaction:
                     ends = self.key.name == name and before.version in self._rewritten
                 else:
                     ends = self.key == Key("Destination", use) and number in self._rewritten
-                past = stale_routes.without(past, use) if ends else past
+                past = delivery.route_without(past, use) if ends else past
             if past != before:
                 past = structs.replace(past, at=self._job.context.at)
                 row = records.PastRouteRow(self.project, name, int(bool(past.uses)), msgspec.json.encode(past))
