@@ -29,7 +29,7 @@ from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, UpdateStatus
 from reconciler.model.values import Value
-from reconciler.planner import delivery_changes, pruning
+from reconciler.planner import decisions, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeParts, ChangeRows, Origin, origin_row
 from reconciler.planner.dependants import NOTHING
@@ -245,12 +245,12 @@ def write_commits(
     made: list[ChangeRows] = []
     planned: dict[int, CommitPlanned] = {}
     applied = {number: one.decided for number, one in enumerate(decided) if not one.refused}
-    flows_changed = delivery_changes.find_flows([*applied.values()], store)
+    flows_changed = decisions.find_flows([*applied.values()], store)
     # A flow is reported by the head that changes its resource.
     holders = {
         one.key: number for number, each in applied.items() for one in each.outcomes if one.change is not Change.NONE
     }
-    tellers = [holders.get(delivery_changes.subject(flow), _reporting_head(decided)) for flow in flows_changed]
+    tellers = [holders.get(decisions.subject(flow), _reporting_head(decided)) for flow in flows_changed]
     # Heads with deletions first: the id of a deleted resource is free for a new one.
     for number in sorted(range(len(commits)), key=lambda number: not decided[number].pruning.deletions):
         commit, decision = commits[number], decided[number]
@@ -280,7 +280,7 @@ def _write(
     for part in chain(changes.parts(), index, _pruning_parts(job, decision)):
         emit(part)
     decided = () if decision.refused else (decision.decided,)
-    endpoints = delivery_changes.changed_endpoints(decided, commit.store_snapshot())
+    endpoints = decisions.changed_endpoints(decided, commit.store_snapshot())
     pruned = decision.pruning
     told_of = [(one.key and one.key.kind, one.status) for one in decision.decided.outcomes]
     told_of += [(claim.stored.key.kind, UpdateStatus.UNCHANGED) for claim in decision.claims]

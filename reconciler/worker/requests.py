@@ -19,7 +19,7 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.request_bodies import RequestRefused
 from reconciler.model.values import Value
-from reconciler.planner import changes, decisions, delivery, delivery_changes, field_changes, planner
+from reconciler.planner import changes, decisions, delivery, field_changes, planner
 from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.delivery import Past
@@ -86,8 +86,8 @@ def _plan(
         )
         for part in chain(parts, remasking.parts()) if changed else ():
             emit(part)
-        endpoints = delivery_changes.changed_endpoints([decided], snapshot) if changed else ()
-        changed_flows = delivery_changes.find_flows([decided], snapshot) if is_dry else ()
+        endpoints = decisions.changed_endpoints([decided], snapshot) if changed else ()
+        changed_flows = decisions.find_flows([decided], snapshot) if is_dry else ()
         fields = field_changes.would_change(decided, snapshot, seed=context.seed) if is_dry else {}
     written = _written(parts)
     restated = _restated(bodies, parts)

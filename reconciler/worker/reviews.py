@@ -56,7 +56,7 @@ from reconciler.model.plan import (
 from reconciler.model.plan_fields import ResourceState
 from reconciler.model.type_checks import FITTING, Lookup
 from reconciler.model.values import Pointer, Value
-from reconciler.planner import decisions, delivery_changes, field_changes, heads
+from reconciler.planner import decisions, field_changes, heads
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
@@ -470,7 +470,7 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     every = [decision.decided for decision in judged]
     written = {key: document for one in every for key, document in one.written(components.TYPES).items()}
     affected, lookup = Affected(every, store), TypeLookup(store.view, project=store.project, coming=written)
-    flows = delivery_changes.find_flows(applied, store)
+    flows = decisions.find_flows(applied, store)
     rendered = find_renderings(applied, affected, store)
     restated = [row for decision in judged for row in decision.decided.standing.rows]
     keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
@@ -485,7 +485,7 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
             decision,
             merged,
             affected=affected,
-            flows=[flow for flow in flows if holder(delivery_changes.subject(flow)) == number],
+            flows=[flow for flow in flows if holder(decisions.subject(flow)) == number],
             restated=[row for row in restated if holder(Key(row.kind, row.name)) == number],
             renderings=[each for each in rendered.found if holder(each.key) == number],
             lookup=lookup,
