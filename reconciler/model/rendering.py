@@ -21,7 +21,7 @@ import msgspec
 
 from reconciler.model import components, masking, values
 from reconciler.model.components import MASK
-from reconciler.model.resource import SERVER_KEYS
+from reconciler.model.desired import SERVER_KEYS
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value, pointer_text
 

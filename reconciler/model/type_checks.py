@@ -34,7 +34,8 @@ def broken_parameters(given: list[Value], component_type: ComponentType, *, at: 
     `given` has the shape that the schemas ask for, `[{name, value}, ...]`; `at` is its pointer in the document.
     """
     values = canonical_parameters(given, component_type)
-    found = type_definitions.explain_violations(component_type.rules, values)
+    rules = component_type.rules
+    found = () if rules.validator.is_valid(values) else type_definitions.explain_violations(rules, values)
     twice = tuple(components.repeated_parameters(given, at=at)) if len(values) < len(given) else ()
     if not found and not twice:
         return ()

@@ -5,7 +5,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TypeAlias
 
-from reconciler.model import components, names, plan, plan_fields, resource
+from reconciler.model import components, desired, names, plan, plan_fields
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, UpdateStatus
 from reconciler.model.plan import PlanField, PlanPlace, PlanStatus
@@ -25,8 +25,8 @@ BoundedFields: TypeAlias = tuple[tuple[PlanField, ...], int]
 
 def stored_state(key: Key, held: StoredDocument | VersionRow) -> ResourceState:
     """Return the state that a stored version holds. Raises Damaged."""
-    owned = resource.without_servers(stored.document_in_clear(key, held))
-    return ResourceState(resource.without_absent(owned, names.exact_kind(key.kind)), stored.held_secrets(key, held))
+    owned = desired.without_servers(stored.document_in_clear(key, held))
+    return ResourceState(desired.without_absent(owned, names.exact_kind(key.kind)), stored.held_secrets(key, held))
 
 
 def bounded(found: Iterator[PlanField], *, most: int = plan.MOST_FIELDS) -> BoundedFields:

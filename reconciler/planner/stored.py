@@ -12,17 +12,7 @@ from typing import cast
 
 import msgspec
 
-from reconciler.model import (
-    builtins,
-    component_types,
-    components,
-    desired,
-    masking,
-    names,
-    resource,
-    type_checks,
-    values,
-)
+from reconciler.model import builtins, component_types, components, desired, masking, names, type_checks, values
 from reconciler.model.component_types import ComponentType
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
@@ -216,5 +206,5 @@ class StoreSnapshot:
     def _built_in(self, key: Key) -> StoredState:
         document = builtins.built_in()[key]
         owned = {name: document[name] for name in ("apiVersion", "kind", "metadata", "spec")}
-        owned = resource.without_absent(owned, names.exact_kind(key.kind))
+        owned = desired.without_absent(owned, names.exact_kind(key.kind))
         return StoredState(key, digest=desired.digest(owned, hmac_key=self.hmac_key), version=1, owner=BUILT_IN)

@@ -12,7 +12,7 @@ from itertools import chain
 import msgspec
 from msgspec import structs
 
-from reconciler.model import builtins, desired, flows, rendering, request_bodies, resource, values, violations
+from reconciler.model import builtins, desired, flows, rendering, request_bodies, values, violations
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.error_codes import OF_STATUS
 from reconciler.model.names import Key
@@ -141,7 +141,7 @@ def _decide_apply(
 
 def _decide_delete(job: RequestJob, items: Sequence[Value], snapshot: StoreSnapshot) -> Decided:
     """Decide about a delete. Raises RequestRefused if a resource has none of the versions in `matching`."""
-    named = (resource.identify(item) for item in items)  # only kind and name are read
+    named = (desired.identify(item) for item in items)  # only kind and name are read
     wanted = [Desired(key=key, reason=reason) for key, reason in named]
     stored = snapshot.removable(one.key for one in wanted if one.key is not None)
     references, suspended = snapshot.references(stored, {}), snapshot.suspended
@@ -270,7 +270,7 @@ def _present(outcome: Outcome, items: Sequence[Value], bodies: dict[Key, bytes])
     if outcome.key in bodies and outcome.status is not UpdateStatus.INVALID:
         return bodies[outcome.key]
     assert outcome.ordinal is not None
-    return msgspec.json.encode(resource.mask_all(items[outcome.ordinal]))
+    return msgspec.json.encode(desired.mask_all(items[outcome.ordinal]))
 
 
 def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:
