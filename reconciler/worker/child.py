@@ -27,7 +27,7 @@ from reconciler.store import engines
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
 from reconciler.version import __version__
-from reconciler.worker import commits, messages, projections, requests, reviews, sandbox
+from reconciler.worker import commits, messages, projections, redactions, requests, reviews, sandbox
 from reconciler.worker.sandbox import Granted
 from reconciler.worker.trees import Allowance
 
@@ -135,7 +135,7 @@ class Worker:
             case messages.LineageJob() as job:
                 planned = commits.explain_lineage(job, view, emit=emit)
             case messages.RedactJob() as job:
-                planned = requests.plan_redaction(job, view, emit=emit)
+                planned = redactions.plan_redaction(job, view, emit=emit)
             case messages.RoutesJob() as job:
                 planned = projections.find_routes(job, view, emit=emit)
             case messages.RenderJob() as job:

@@ -1,8 +1,4 @@
-"""The jobs of people: apply, delete, and redact.
-
-A redaction rewrites former versions. The present version of a resource is never redacted, because the next commit would
-bring the text back; if it has the text as a secret, that is correct. A dry run searches only what readers see.
-"""
+"""The jobs of people: apply and delete. A body has resources, or is refused as a whole."""
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,25 +8,88 @@ from itertools import chain
 import msgspec
 from msgspec import structs
 
-from reconciler.model import builtins, desired, flows, rendering, request_bodies, values, violations
+from reconciler.model import builtins, desired, documents, flows, positions, rendering, values, violations
 from reconciler.model.desired import Desired, DocumentRules
-from reconciler.model.error_codes import OF_STATUS
+from reconciler.model.error_codes import OF_STATUS, ErrorCode
 from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Outcome, StoredState, UpdateStatus
-from reconciler.model.request_bodies import RequestRefused
-from reconciler.model.values import Value
-from reconciler.planner import changes, decisions, delivery, field_changes, planner
-from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
+from reconciler.model.values import Value, pointer_text
+from reconciler.planner import changes, decisions, field_changes, planner
+from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
-from reconciler.planner.delivery import Past
 from reconciler.planner.field_changes import BoundedFields
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot, masked_document
-from reconciler.store import records
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import Changes
 from reconciler.worker import messages
-from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Steps, Verb
+from reconciler.worker.messages import Emit, RequestJob, RequestPlanned, Steps, Verb
+
+NODE_BYTES = 2  # of the shortest text with one more value: a shorter body need not be counted
+
+
+class RequestRefused(Exception):
+    """The request is answered with errors, one line for each problem, and nothing is stored."""
+
+    def __init__(self, status: int, errors: Sequence[str], *codes: ErrorCode) -> None:
+        super().__init__(errors)
+        self.status = status
+        self.body: dict[str, object] = {"errors": errors, "codes": codes or [_CODES[status]] * len(errors)}
+
+
+_CODES = {400: ErrorCode.INVALID_REQUEST, 412: ErrorCode.VERSION_MISMATCH, 413: ErrorCode.TOO_LARGE}
+
+
+def read_resources(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
+    """Return the resources of a body, each a JSON object. A delete takes a bare array, and what an apply takes, too.
+    Raises RequestRefused.
+    """
+    try:
+        found = documents.read(body, syntax=documents.Syntax.JSON, limits=positions.limits_of_body(len(body)))
+    except documents.DocumentError as error:
+        raise RequestRefused(400, (f"body:{error.line}:{error.column}: {error.message}",)) from error
+    value = found[0].value if found else None
+    if bare_array and isinstance(value, list):
+        prefix: tuple[str, ...] = ()
+        items, problems = value, list[str]()
+    else:
+        prefix, (items, problems) = ("resources",), _wrapped_items(value, bare_array=bare_array)
+    if len(items) > max_resources:
+        raise RequestRefused(413, (f"The body holds {len(items):,} resources, over the limit of {max_resources:,}.",))
+    wrong = [index for index, item in enumerate(items) if not isinstance(item, dict)]
+    problems += [f"{pointer_text((*prefix, index))}: must be an object" for index in wrong]
+    if problems:
+        raise RequestRefused(400, tuple(problems))
+    if len(body) > NODE_BYTES * positions.FILE_LIMITS.nodes:
+        _check_sizes(items, prefix)
+    return items
+
+
+def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
+    """No resource is larger than a file in Git may be: much of what is done with one takes memory in proportion."""
+    large = [
+        index for index, item in enumerate(items) if values.has_more_nodes_than(item, nodes=positions.FILE_LIMITS.nodes)
+    ]
+    told = f"holds more than {positions.FILE_LIMITS.nodes:,} values and keys; make several resources of it"
+    if large:
+        raise RequestRefused(413, tuple(f"{pointer_text((*prefix, index))}: {told}" for index in large))
+
+
+def _wrapped_items(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]:
+    """The array in `{"resources": [...]}`, and what is wrong around it."""
+    if not isinstance(value, dict):
+        shape = "an array of resources" if bare_array else 'an object such as {"resources": [...]}'
+        raise RequestRefused(400, (f"The body must be {shape}.",))
+    problems = [
+        f"{pointer_text((key,))}: unknown key; only `resources` is allowed" for key in value if key != "resources"
+    ]
+    items = value.get("resources")
+    if "resources" not in value:
+        problems.append("/resources: is required")
+    elif not isinstance(items, list):
+        problems.append("/resources: must be an array")
+    return items if isinstance(items, list) else [], problems
+
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
 REQUEST_SECONDS = 20.0  # of processor time: ten thousand valid resources take one second
@@ -42,9 +101,7 @@ def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[Re
     stored, 413 if it is too large or takes too long. Raises StoreFault.
     """
     try:
-        items = request_bodies.read_resources(
-            job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE
-        )
+        items = read_resources(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
         rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
         found = desired.read_items(_TimeLeft().each(items), rules=rules) if job.verb is Verb.APPLY else ()
         yield
@@ -312,122 +369,3 @@ def _why(outcome: Outcome) -> str | None:
     if owner == BUILT_IN:
         return "it is built in; choose another name"
     return f"managed by the repository {owner}; change it there"
-
-
-class _Obstacle(Exception):
-    """Nothing may be rewritten; the message says why."""
-
-
-def plan_redaction(job: RedactJob, view: PlanningView, *, emit: Emit) -> RedactPlanned:
-    """Find the versions with the text and send the rows that rewrite them, with an audit event. A dry run sends none.
-    Raises StoreFault.
-    """
-    search = _Redaction(job, view)
-    with view.snapshot():
-        if not view.last_versions(search.project, [search.key]):
-            return RedactPlanned(exists=False)
-        try:
-            for part in search.parts():
-                if not job.dry_run:
-                    emit(part)
-        except _Obstacle as obstacle:
-            return RedactPlanned(exists=True, obstacle=str(obstacle))
-    versions = tuple(sorted(search.versions))
-    return RedactPlanned(exists=True, versions=versions, places=search.places)
-
-
-class _Redaction:
-    """A search for a text. Each step adds rows that replace it, and yields their size in bytes."""
-
-    def __init__(self, job: RedactJob, view: PlanningView) -> None:
-        self.project, self.key = job.context.project, Key(job.kind, job.name)
-        self.versions: list[int] = []  # versions in which a reader sees the text
-        self.places = 0  # strings with the text
-        self._rewritten: set[int] = set()  # versions, also those that have it as a secret
-        self._job = job
-        self._view = view
-        self._parts = ChangeParts()
-
-    def parts(self) -> Iterator[Changes]:
-        """Search, and yield the rows. Raises _Obstacle."""
-        steps = (self._redact_versions(), self._redact_status(), self._redact_quotes(), self._end_routes())
-        yield from self._parts.parts(chain(*steps, self._tell_audit()))
-
-    def _redact_versions(self) -> Iterator[int]:
-        """Rewrite every version that has the text. Raises _Obstacle."""
-        present = self._view.stored(self.project, [self.key]).get(self.key)
-        for version in self._view.versions(self.project, self.key):
-            left = self._left(version, is_present=present is not None and present.version == version.version)
-            if left is None:
-                continue
-            self._rewritten.add(version.version)
-            self.places += left.places
-            if left.places:
-                self.versions.append(version.version)
-            self._parts.rows.rewritten.append(version._replace(body=left.body, secrets=left.secrets))
-            yield len(left.body) + len(left.secrets or b"")
-
-    def _left(self, version: records.VersionRow, *, is_present: bool) -> rendering.RedactedVersion | None:
-        """Return a version without the text; None if it does not have it. Raises _Obstacle."""
-        text, context = self._job.text, self._job.context
-        secrets = None if self._job.dry_run or is_present else version.secrets
-        which = f"{version.key.kind} {version.key.name}"
-        try:
-            if rendering.is_known_by(version.body, text):
-                raise _Obstacle(f"The text is a part of the name or the id of {which}, which stay; give a longer text.")
-            left = rendering.redacted_version(
-                version.body, secrets, text, project=self.project, hmac_key=context.hmac_key
-            )
-        except (LookupError, ValueError):
-            told = f"Version {version.version} of {which} is damaged in the store and cannot be read; restore a backup."
-            raise _Obstacle(told) from None
-        if is_present and left is not None:
-            told = f"The present version of {which} still holds the text; change it first, in Git or by apply."
-            raise _Obstacle(told)
-        return left
-
-    def _redact_status(self) -> Iterator[int]:
-        """Redact the status: its list of what is missing may quote an earlier version or a type."""
-        stored = self._view.documents(self.project, [self.key]).get(self.key)
-        if stored is None:
-            return
-        lines = rendering.incomplete(stored.status)
-        left = [rendering.redaction_sentence(line, self._job.text) for line in lines]
-        places = sum(one != other for one, other in zip(lines, left, strict=True))
-        if places:
-            self.places += places
-            status = rendering.with_standing(self.key.kind, stored.status, incomplete=left)
-            self._parts.rows.head_statuses.append(records.HeadStatusRow(self.project, *self.key, 1, status))
-            yield len(status)
-
-    def _redact_quotes(self) -> Iterator[int]:
-        """Redact the sentences of runs and of the audit that quote the text."""
-        for quote in self._view.quotes(self.project, rendering.spellings(self._job.text)):
-            text = rendering.redaction_sentence(quote.text, self._job.text)
-            self.places += 1
-            self._parts.rows.quotes.append(quote._replace(text=text))
-            yield len(text)
-
-    def _end_routes(self) -> Iterator[int]:
-        """End the last good routes that use a rewritten version. The statuses of their Configurations follow when the
-        routes are compiled again.
-        """
-        for name, encoded in self._view.past_routes(self.project).items():
-            before = past = msgspec.json.decode(encoded, type=Past)
-            for use, number in before.uses:
-                if self.key.kind == "Configuration":
-                    ends = self.key.name == name and before.version in self._rewritten
-                else:
-                    ends = self.key == Key("Destination", use) and number in self._rewritten
-                past = delivery.route_without(past, use) if ends else past
-            if past != before:
-                past = structs.replace(past, at=self._job.context.at)
-                row = records.PastRouteRow(self.project, name, int(bool(past.uses)), msgspec.json.encode(past))
-                self._parts.rows.past_routes.append(row)
-                yield 0
-
-    def _tell_audit(self) -> Iterator[int]:
-        job, detail = self._job, f"versions rewritten: {len(self.versions)}; places: {self.places}"
-        event = (job.context.at, self.project, job.actor, "redacted", *self.key)
-        self._parts.rows.audit.append(records.AuditRow(*event, request=job.request, detail=detail))
-        yield 0
