@@ -21,7 +21,6 @@ from reconciler.git.remotes.credentials import UnusableFile
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
 from reconciler.reconcile.reconciler import Reconciler
-from reconciler.reconcile.watched import followed_by
 from reconciler.review import kept_plans
 from reconciler.store.contract import Store
 from reconciler.store.records import Held, RepositoryRow, SuspensionRow
@@ -73,7 +72,7 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
     What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
     What the last run found and could not be written, since the disk is full for instance, comes from memory.
     """
-    one, memory, follows = reconciler.watched, reconciler.memory, followed_by(reconciler.watched)
+    one, memory, follows = reconciler.watched, reconciler.memory, reconciler.source.follows
     found, suspension, last_run, held = await store.remembered(one.name, held=HELD_SHOWN)
     row = found or memory.row
     state = memory.unwritten or row

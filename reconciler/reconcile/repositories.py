@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.git.refs import RefHead
+from reconciler.git.remotes.sources import source_of
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model import ids
 from reconciler.model.clock import rfc3339
@@ -19,7 +20,6 @@ from reconciler.reconcile.interventions import Suspended
 from reconciler.reconcile.loop import Loop
 from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
-from reconciler.reconcile.watched import followed_by, source_of
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import AuditRow, Record, ResourceChange, SuspensionRow
@@ -119,7 +119,7 @@ class Repositories:
         """Start runs of the other entries that follow the same remote, to plan the commit together."""
         for loop in self._loops.values():
             other, memory = loop.reconciler, loop.reconciler.memory
-            is_same = _group_of(other.watched) == _group_of(one) and followed_by(other.watched) == followed_by(one)
+            is_same = _group_of(other.watched) == _group_of(one) and other.watched.follows == one.follows
             if is_same and other.why_suspended is None and memory.row.head != head.commit:
                 loop.join()
 

@@ -17,11 +17,10 @@ import msgspec
 from reconciler.delivery import tls
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.remote import RemotePlace
-from reconciler.git.remotes.sources import Source
+from reconciler.git.remotes.sources import Source, source_of
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.notifications import certificates
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
-from reconciler.reconcile.watched import source_of
 from reconciler.settings.models import Settings
 from reconciler.settings.repositories import Repository
 from reconciler.worker import sandbox
