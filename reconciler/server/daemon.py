@@ -135,13 +135,14 @@ async def _up(
         log.info("Listening for log records on %s.", one, extra={"fields": {"logAddress": one}})
     process.notify(f"READY=1\nSTATUS=listening on {address}")
     projects = await services.store.projects()
+    routed = sorted({*projects, *await built.delivery.manager.projects()})
     work: dict[str, Coroutine[Any, Any, None]] = {
         "watchdog": _watchdog(),
         "last-uses-of-keys": services.accounts.keep_touched(),
         "sessions": services.sessions.keep(),
         "reloads": _reloads(plan, built, served, reload),
         "erasing": erase_loop(services.store),
-        "routes": built.delivery.keep(services.store),
+        "routes": built.delivery.routing.keep(routed),
         "renderings": built.rendering.keep(projects),
         "notifications": built.notifying.keep(),
         "audit": built.auditing.keep(),
