@@ -1,6 +1,6 @@
 """One commit: a record and the parts of a change, written in one transaction with the next link of the audit.
 
-All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's.
+The functions that write run on the thread that writes. Only rows are written here: rules about resources are the planner's.
 
 A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites the freed bytes, but when
 rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages. So
@@ -18,11 +18,17 @@ from pathlib import Path
 from time import monotonic
 
 from reconciler.model import audit_chain
-from reconciler.model.audit_chain import ChainHead, ChainRewrite, Content
+from reconciler.model.audit_chain import ChainAnchor, ChainHead, ChainRewrite, Content
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS
 from reconciler.store import database, records
 from reconciler.store.contract import Moved, StoreFault
 from reconciler.store.database import Connection
+
+
+def read_anchor(connection: Connection) -> ChainAnchor | None:
+    """Return the start of the chain; None if the store has lost it."""
+    row = connection.first("audit_anchor")
+    return None if row is None else ChainAnchor(ChainHead(row[0], row[1]), *row[2:])
 
 
 def chain_head(connection: Connection) -> ChainHead:

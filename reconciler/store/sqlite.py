@@ -302,7 +302,7 @@ class SqliteStore:
 
     async def audit_ends(self) -> tuple[ChainAnchor, ChainHead]:
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
-            anchor = audit.read_anchor(self._reader)
+            anchor = commits.read_anchor(self._reader)
             if anchor is not None:
                 return anchor, commits.chain_head(self._reader)
         raise StoreFault("The audit has lost its anchor, the hash that its first link follows: restore a backup.")
