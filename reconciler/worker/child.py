@@ -124,12 +124,12 @@ class Worker:
                 send(messages.At(blob))
 
         view = open_view(envelope.job.context.store)
-        allowance = Allowance(aside=envelope.aside, at=at)
+        allow = partial(Allowance, aside=envelope.aside, at=at)
         planned: messages.Planned
         match envelope.job:
             case messages.CommitJob() as job:
                 with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
-                    planned = yield from commits.plan_commit(job, snapshot, view, emit=emit, allowance=allowance)
+                    planned = yield from commits.plan_commit(job, snapshot, view, emit=emit, allowance=allow())
             case messages.RequestJob() as job:
                 planned = yield from requests.plan_request(job, view, emit=emit)
             case messages.LineageJob() as job:
@@ -141,7 +141,7 @@ class Worker:
             case messages.RenderJob() as job:
                 planned = projections.render_project(job, view, emit=emit)
             case messages.ReviewJob() as job:
-                planned = reviews.plan_review(job, view, allowance=allowance)
+                planned = reviews.plan_review(job, view, allowance=allow())
             case messages.CompareJob() as job:
                 statuses = field_changes.compare_versions(job.pairs, view, project=job.context.project)
                 planned = messages.Compared(msgspec.msgpack.encode(statuses))
