@@ -37,9 +37,10 @@ from reconciler.model.components import (
 )
 from reconciler.model.names import Key
 from reconciler.model.secret_references import is_secret_reference
+from reconciler.model.text import listed
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value, child_of
-from reconciler.model.violations import Violation, listed
+from reconciler.model.violations import Violation
 
 WEBHOOK_PARAMETERS = frozenset(
     {

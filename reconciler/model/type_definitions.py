@@ -9,13 +9,14 @@ import difflib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from reconciler.model import component_types, components, validators, violations
+from reconciler.model import component_types, components, text, validators, violations
 from reconciler.model.component_types import Condition, Definition, Operator, ParameterSchema
+from reconciler.model.text import listed
 from reconciler.model.validators import MISSING, Rules
 from reconciler.model.values import Pointer, Value
-from reconciler.model.violations import Violation, listed
+from reconciler.model.violations import Violation
 
-MOST = violations.MOST_LINES + 1  # no reason tells more
+MOST = text.MOST_LINES + 1  # no reason tells more
 UNKNOWN = "is not known"
 
 

@@ -16,7 +16,7 @@ from reconciler.delivery.queue import contract as queue_contract
 from reconciler.delivery.queue import memory
 from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, proposals, sources, verification
-from reconciler.model import cron, names, positions, type_definitions, validators, violations
+from reconciler.model import cron, names, positions, text, type_definitions, validators
 from reconciler.reconcile import apply, loop
 from reconciler.review import kept_plans, service
 from reconciler.server import connections
@@ -112,7 +112,7 @@ PROVIDER = discovery.LIMITS
         ("nodes in a file, aliases counted in full", f"{FILE.nodes:,}"),
         ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
         ("nesting in a document", f"{FILE.depth} levels"),
-        ("the text of a reason", f"{violations.MOST_LINES:,} lines, {violations.MOST_CHARACTERS // 1024} KiB"),
+        ("the text of a reason", f"{text.MOST_LINES:,} lines, {text.MOST_CHARACTERS // 1024} KiB"),
         ("labels in one place of a resource", f"{validators.MOST_LABELS:,}"),
         ("parameters of a type", f"{type_definitions.MOST_PARAMETERS:,}"),
         ("valid values of a type, with those in its conditions", f"{type_definitions.MOST_VALUES:,} in all"),
