@@ -1,6 +1,6 @@
 """One commit: a record and the parts of a change, written in one transaction with the next link of the audit.
 
-The functions that write run on the thread that writes. Only rows are written here: rules about resources are the planner's.
+What writes runs on the thread that writes. Only rows are written here: rules about resources are the planner's.
 
 A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites the freed bytes, but when
 rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages. So
