@@ -103,6 +103,10 @@ class Reconciler:
         """
         self.watched = watched
         self.source = source_of(watched)
+        self.rules = watched.rules
+        self._origin = watched.origin
+        facts = [watched.url, watched.follows, watched.project, structs.astuple(self.rules)]
+        self._shaping: list[Any] = [READING_VERSION, environment.rules, *facts]
         self.memory = RepositoryMemory(runs.unread_row(watched))
         self._environment = environment
         self._store = environment.store
@@ -266,10 +270,8 @@ class Reconciler:
 
     def _fingerprint(self, secrets: AvailableSecrets) -> str:
         """Return a digest of all that affects how a commit is judged: if it changes, all files are read again."""
-        one = self.watched
-        origin: list[Any] = [READING_VERSION, self._environment.rules, one.url, one.follows, one.project]
         known = sorted(secrets.env), sorted(secrets.files), secrets.flat, secrets.patterns
-        return hashlib.sha256(msgspec.json.encode([*origin, structs.astuple(one.rules), *known])).hexdigest()
+        return hashlib.sha256(msgspec.json.encode([*self._shaping, *known])).hexdigest()
 
     def _see(self, head: RefHead) -> None:
         self.memory.seen = head.commit
@@ -294,7 +296,7 @@ class Reconciler:
         return not is_held or run.trigger in (Trigger.WATCH, Trigger.HOOK)
 
     def _verdict(self, run: Run) -> RunVerdict:
-        return runs.judge_run(run, self.memory.row, origin=self.watched.origin)
+        return runs.judge_run(run, self.memory.row, origin=self._origin)
 
     def _log(self, run: Run, verdict: RunVerdict) -> None:
         name, fields = self.watched.name, {"repository": self.watched.name, "run": run.id, "commit": run.commit}
@@ -388,13 +390,13 @@ class Reconciler:
     def _job(self, context: Context, run: str, *, mirror: Path, commit: str, branch: str, full: bool) -> CommitJob:
         return CommitJob(
             context=context,
-            rules=self.watched.rules,
+            rules=self.rules,
             mirror=str(mirror),
             commit=commit,
             branch=branch,
             run=run,
             full=full,
-            origin=self.watched.origin,
+            origin=self._origin,
             neighbours=self._neighbours(),
         )
 
