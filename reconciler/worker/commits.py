@@ -258,7 +258,7 @@ def write_commits(
         made += [] if decision.refused else [changes]
         told = [flow for flow, teller in zip(flows_changed, tellers, strict=True) if teller == number]
         planned[number] = _write(commit, decision, changes, changed_by, flows_changed=told, emit=emit)
-    if made:
+    if any(changes.may_mask for changes in made):
         for part in Remasking(made, store.view, check=commits[0].allowance.time).parts():
             emit(part)
     return structs.replace(planned[0], beside=tuple(planned[number] for number in range(1, len(commits))))

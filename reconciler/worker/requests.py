@@ -134,14 +134,14 @@ def _plan(
         origin = Origin(context.project, job.actor.name, None, None, job.request, *when, source, context.hmac_key)
         rows = ChangeRows(decided, view, origin=origin)
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
-        remasking = Remasking([rows], view, check=time_left.check)
-        bodies |= remasking.shown(bodies)
+        remasking = Remasking([rows], view, check=time_left.check) if rows.may_mask else None
+        bodies |= {} if remasking is None else remasking.shown(bodies)
         parts = tuple(rows.parts())
         # An unchanged resource may have become complete.
         changed = not is_dry and (
             bool(decided.standing.rows) or any(one.change is not Change.NONE for one in decided.outcomes)
         )
-        for part in chain(parts, remasking.parts()) if changed else ():
+        for part in chain(parts, () if remasking is None else remasking.parts()) if changed else ():
             emit(part)
         endpoints = decisions.changed_endpoints([decided], snapshot) if changed else ()
         changed_flows = decisions.find_flows([decided], snapshot) if is_dry else ()
