@@ -1,4 +1,4 @@
-"""The jobs of people: apply and delete. A body has resources, or is refused as a whole."""
+"""The jobs of people: apply and delete."""
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,12 +8,12 @@ from itertools import chain
 import msgspec
 from msgspec import structs
 
-from reconciler.model import builtins, desired, documents, flows, positions, rendering, values, violations
-from reconciler.model.desired import Desired, DocumentRules
-from reconciler.model.error_codes import OF_STATUS, ErrorCode
+from reconciler.model import builtins, desired, flows, rendering, values, violations
+from reconciler.model.desired import Desired, DocumentRules, RequestRefused
+from reconciler.model.error_codes import OF_STATUS
 from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Outcome, StoredState, UpdateStatus
-from reconciler.model.values import Value, pointer_text
+from reconciler.model.values import Value
 from reconciler.planner import changes, decisions, field_changes, planner
 from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
@@ -25,72 +25,6 @@ from reconciler.store.records import Changes
 from reconciler.worker import messages
 from reconciler.worker.messages import Emit, RequestJob, RequestPlanned, Steps, Verb
 
-NODE_BYTES = 2  # of the shortest text with one more value: a shorter body need not be counted
-
-
-class RequestRefused(Exception):
-    """The request is answered with errors, one line for each problem, and nothing is stored."""
-
-    def __init__(self, status: int, errors: Sequence[str], *codes: ErrorCode) -> None:
-        super().__init__(errors)
-        self.status = status
-        self.body: dict[str, object] = {"errors": errors, "codes": codes or [_CODES[status]] * len(errors)}
-
-
-_CODES = {400: ErrorCode.INVALID_REQUEST, 412: ErrorCode.VERSION_MISMATCH, 413: ErrorCode.TOO_LARGE}
-
-
-def read_resources(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
-    """Return the resources of a body, each a JSON object. A delete takes a bare array, and what an apply takes, too.
-    Raises RequestRefused.
-    """
-    try:
-        found = documents.read(body, syntax=documents.Syntax.JSON, limits=positions.limits_of_body(len(body)))
-    except documents.DocumentError as error:
-        raise RequestRefused(400, (f"body:{error.line}:{error.column}: {error.message}",)) from error
-    value = found[0].value if found else None
-    if bare_array and isinstance(value, list):
-        prefix: tuple[str, ...] = ()
-        items, problems = value, list[str]()
-    else:
-        prefix, (items, problems) = ("resources",), _wrapped_items(value, bare_array=bare_array)
-    if len(items) > max_resources:
-        raise RequestRefused(413, (f"The body holds {len(items):,} resources, over the limit of {max_resources:,}.",))
-    wrong = [index for index, item in enumerate(items) if not isinstance(item, dict)]
-    problems += [f"{pointer_text((*prefix, index))}: must be an object" for index in wrong]
-    if problems:
-        raise RequestRefused(400, tuple(problems))
-    if len(body) > NODE_BYTES * positions.FILE_LIMITS.nodes:
-        _check_sizes(items, prefix)
-    return items
-
-
-def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
-    """No resource is larger than a file in Git may be: much of what is done with one takes memory in proportion."""
-    large = [
-        index for index, item in enumerate(items) if values.has_more_nodes_than(item, nodes=positions.FILE_LIMITS.nodes)
-    ]
-    told = f"holds more than {positions.FILE_LIMITS.nodes:,} values and keys; make several resources of it"
-    if large:
-        raise RequestRefused(413, tuple(f"{pointer_text((*prefix, index))}: {told}" for index in large))
-
-
-def _wrapped_items(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]:
-    """The array in `{"resources": [...]}`, and what is wrong around it."""
-    if not isinstance(value, dict):
-        shape = "an array of resources" if bare_array else 'an object such as {"resources": [...]}'
-        raise RequestRefused(400, (f"The body must be {shape}.",))
-    problems = [
-        f"{pointer_text((key,))}: unknown key; only `resources` is allowed" for key in value if key != "resources"
-    ]
-    items = value.get("resources")
-    if "resources" not in value:
-        problems.append("/resources: is required")
-    elif not isinstance(items, list):
-        problems.append("/resources: must be an array")
-    return items if isinstance(items, list) else [], problems
-
-
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
 REQUEST_SECONDS = 20.0  # of processor time: ten thousand valid resources take one second
 BATCH = 100  # resources looked up before their bytes are counted
@@ -101,7 +35,7 @@ def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[Re
     stored, 413 if it is too large or takes too long. Raises StoreFault.
     """
     try:
-        items = read_resources(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
+        items = desired.read_resources(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
         rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
         found = desired.read_items(_TimeLeft().each(items), rules=rules) if job.verb is Verb.APPLY else ()
         yield

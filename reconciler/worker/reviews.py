@@ -28,6 +28,7 @@ from reconciler.git.trees import TreeChange as FileChange
 from reconciler.model import (
     code_owners,
     components,
+    diffs,
     documents,
     plan,
     positions,
@@ -40,6 +41,7 @@ from reconciler.model import (
 from reconciler.model.code_owners import CodeOwners
 from reconciler.model.components import MASK
 from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model.diffs import ResourceState
 from reconciler.model.errors import Refused
 from reconciler.model.flows import Flow
 from reconciler.model.names import Key
@@ -56,7 +58,6 @@ from reconciler.model.type_checks import FITTING, Lookup
 from reconciler.model.values import Pointer, Value
 from reconciler.planner import decisions, field_changes, heads
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
-from reconciler.planner.field_changes import ResourceState
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
@@ -354,7 +355,7 @@ class EntryWriter:
         before = self._store.view.documents(self._store.project, [key]).get(key)
         old = None if before is None else field_changes.stored_state(key, before)
         if outcome.change is Change.DELETE:
-            yield from field_changes.find_fields(old, None, lookup=self._lookup)
+            yield from diffs.find_fields(old, None, lookup=self._lookup)
         if outcome.ordinal is None or not (outcome.change in WRITING or outcome.status is UpdateStatus.INVALID):
             return
         document = self._decision.decided.documents[outcome.ordinal]
@@ -366,7 +367,7 @@ class EntryWriter:
         if old is not None and self._mode.live and (renamed or outcome.key not in self._untouched):
             other = _hidden(found, self._read.base.get(key) if self._read.is_read else None)
             new, found = values.replaced(new, other), found | other
-        yield from field_changes.find_fields(
+        yield from diffs.find_fields(
             old, ResourceState(new, found), lookup=self._lookup, place=lambda pointer: self._place_of(document, pointer)
         )
 
