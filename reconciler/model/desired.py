@@ -1,7 +1,7 @@
 """Desired: the documents that a file or a request wants to store, each judged alone.
 
-This module turns files and the bodies of requests into documents, without what belongs to the server. It does not know the store, the other
-documents, or Git.
+This module turns files and the bodies of requests into documents, without what belongs to the server. It does not know
+the store, the other documents, or Git.
 
 An absent member may be written as `null` if a schema lists the members of its object. So may an empty `id`,
 `displayName` and `description`, an empty map of labels, and empty lists of components. Values of parameters, defaults,
