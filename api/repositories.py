@@ -23,7 +23,6 @@ from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
 from reconciler.ops.events import Topic
 from reconciler.reconcile.reconciler import Reconciler
-from reconciler.reconcile.watched import followed_by
 from reconciler.review import kept_plans
 from reconciler.store.contract import Store
 
@@ -93,7 +92,7 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
     What the last run found and could not be written, since the disk is full for instance, comes from memory.
     """
     one, memory, following = reconciler.watched, reconciler.memory, reconciler.following
-    follows = followed_by(one)
+    follows = reconciler.source.follows
     found, suspension, last_run, held = await store.remembered(one.name, held=HELD_SHOWN)
     row = found or memory.row
     state = memory.unwritten or row

@@ -38,7 +38,7 @@ from reconciler.reconcile.runs import Run, Trigger
 from reconciler.store import commit, database
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
-from reconciler.worker import commits, renderings, requests, reviews, routes
+from reconciler.worker import commits, projections, requests, reviews
 from reconciler.worker.messages import (
     ApplyOptions,
     CommitJob,
@@ -359,14 +359,14 @@ class World:
         """Return what the project routes, and the statuses that say otherwise, which are not stored."""
         parts: list[Changes] = []
         job = RoutesJob(self._context(), left)
-        ended = routes.find_routes(job, self.view, emit=parts.append)
+        ended = projections.find_routes(job, self.view, emit=parts.append)
         assert ended.restated == sum(len(part.head_statuses) for part in parts)
         return msgspec.msgpack.decode(ended.routes, type=Routes), tuple(parts)
 
     def render(self) -> list[str]:
         """Render what is due, and store it; the names of it."""
         parts: list[Changes] = []
-        assert renderings.render_project(RenderJob(self._context()), self.view, emit=parts.append).is_all
+        assert projections.render_project(RenderJob(self._context()), self.view, emit=parts.append).is_all
         self.store(*parts)
         return [row.configuration for part in parts for row in part.renderings]
 

@@ -11,9 +11,9 @@ from reconciler.cli.client import NOT_OURS, Client
 from reconciler.cli.options import connected
 from reconciler.model import masking, names, yaml_documents
 from reconciler.model.components import MASK
+from reconciler.model.desired import SERVER_KEYS
 from reconciler.model.errors import Refused
 from reconciler.model.names import Kind
-from reconciler.model.resource import SERVER_KEYS
 from reconciler.model.values import Value
 
 SUFFIX = ".yaml"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from reconciler.cli import output
 from reconciler.git import file_selection
-from reconciler.model import documents, positions, resource
+from reconciler.model import desired, documents, positions
 from reconciler.model.errors import Refused
 from reconciler.model.positions import DocumentError
 from reconciler.model.values import Document, Value
@@ -172,4 +172,4 @@ def _unwrapped(value: Value) -> list[Value]:
 
 def is_resource(value: Value, *, api_versions: frozenset[str]) -> bool:
     """Decide if a document is a resource of ours."""
-    return resource.classify(value, api_versions=api_versions) is resource.Classification.RESOURCE
+    return desired.classify(value, api_versions=api_versions) is desired.Classification.RESOURCE

@@ -10,7 +10,7 @@ from reconciler.cli import exits, files, output
 from reconciler.cli.files import API_VERSION, SourceText
 from reconciler.collectors.components import Unrenderable
 from reconciler.collectors.rendering import Renderer, masking
-from reconciler.model import builtins, documents, resource, routes
+from reconciler.model import builtins, desired, documents, routes
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key
 from reconciler.model.routes import RunsOn
@@ -94,7 +94,7 @@ def _resources(paths: Sequence[str]) -> dict[Key, dict[str, Value]]:
         for document in found:
             if not files.is_resource(document.value, api_versions=frozenset({API_VERSION})):
                 continue
-            judged = resource.judge(document.value, api_versions=frozenset({API_VERSION}))
+            judged = desired.judge(document.value, api_versions=frozenset({API_VERSION}))
             if judged.key is None or judged.owned is None:
                 place = f"{file.path}:{document.line}:{document.column}"
                 raise Refused(f"{place}: this document is not valid; `reconciler validate` says why")

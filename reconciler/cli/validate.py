@@ -16,7 +16,7 @@ from reconciler.cli import exits, files, output
 from reconciler.cli.files import API_VERSION, SourceText, Unreadable
 from reconciler.git import file_selection
 from reconciler.git.file_selection import FileGlobs
-from reconciler.model import builtins, components, desired, documents, positions, principals, resource
+from reconciler.model import builtins, components, desired, documents, positions, principals
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.documents import Locations
 from reconciler.model.errors import Refused
@@ -187,7 +187,7 @@ def _judged(file: SourceText | Unreadable, rules: DocumentRules) -> JudgedFile:
     given = []
     for document in found:
         if files.is_resource(document.value, api_versions=rules.api_versions):
-            one = resource.judge(document.value, api_versions=rules.api_versions)
+            one = desired.judge(document.value, api_versions=rules.api_versions)
             place = Place(file.path, document.line, document.column)
             reason = _told(one.violations, file, document.index) if one.violations else None
             given.append(

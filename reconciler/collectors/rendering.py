@@ -1,4 +1,5 @@
-"""The YAML that a Collector runs, made of a Configuration and the components that it names. Pure.
+"""The YAML that a Collector runs, made of a Configuration and the components that it names, and `status.rendering`,
+which says what is in force of it. Pure.
 
 Each source is joined with each destination in a pipeline for each signal that both handle. On the way are, in order:
 the processors of the source's type, those under the source, those of the Configuration, those under the destination,
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, NamedTuple
+
+import msgspec
 
 from reconciler.collectors import templates
 from reconciler.collectors.components import PARTS, SIGNALS, CollectorType, Entry, Origin, Rendered, Unrenderable
@@ -295,3 +298,48 @@ class _Pipelines:
                 raise Unrenderable(f"two components have the id `{entry.id}` and differ")
             held[entry.id] = entry.config
         return [entry.id for entry in entries]
+
+
+class RenderingFault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why the present version cannot be rendered: a sentence, and the parameter, the type, and the line of a template,
+    if known. `template` is its place in the type, such as `logs.receivers`.
+    """
+
+    reason: str
+    parameter: str = ""
+    type: str = ""
+    template: str = ""
+    line: int = 0
+
+
+class RenderingStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`hash` is that of the rendering in force, '' if there is none: of the present version, or of the last that could
+    be rendered.
+    """
+
+    hash: str = ""
+    fault: RenderingFault | None = None
+
+    def encoded(self) -> bytes:
+        """Return it as canonical JSON."""
+        return values.canonical_json(msgspec.to_builtins(self))
+
+
+_decoder = msgspec.json.Decoder(RenderingStatus)
+
+
+def render_status(
+    renderer: Renderer, spec: Value, *, said: bytes | None, is_incomplete: bool
+) -> tuple[bytes | None, Rendering | None]:
+    """Return `status.rendering` of a Configuration as JSON, given its masked spec, and the new rendering if there is
+    one. Otherwise the rendering of its last status, `said`, stays in force: also while it is incomplete.
+    """
+    before = RenderingStatus() if said is None else _decoder.decode(said)
+    if is_incomplete:
+        return (RenderingStatus(before.hash).encoded() if before.hash else None), None
+    try:
+        made = renderer.render(spec)
+    except Unrenderable as fault:
+        told = RenderingFault(fault.reason, fault.parameter, fault.type_name, fault.template, fault.line)
+        return RenderingStatus(before.hash, fault=told).encoded(), None
+    return RenderingStatus(made.hash).encoded(), made

@@ -37,9 +37,9 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from reconciler.model import hosts, webhooks
+from reconciler.model import webhooks
 from reconciler.model.errors import Refused, Transient
-from reconciler.model.hosts import Address, Network
+from reconciler.model.webhooks import Address, Network
 from reconciler.version import __version__
 
 Headers = tuple[tuple[str, str], ...]
@@ -55,7 +55,7 @@ class HttpTarget:
     path: str = ""
 
     def __str__(self) -> str:
-        return f"{hosts.bracketed(self.host)}:{self.port}"
+        return f"{webhooks.bracketed(self.host)}:{self.port}"
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -217,10 +217,10 @@ def egress_refusal(address: Address, *, port: int, policy: EgressPolicy) -> str 
 
     Every rule is applied to every form of the address, so that no spelling evades a rule.
     """
-    always = hosts.refusal_reason(address)
+    always = webhooks.refusal_reason(address)
     if always is not None:
         return always
-    readings = hosts.address_readings(address)
+    readings = webhooks.address_readings(address)
     if any(_is_own(reading, port, policy) for reading in readings):
         return OWN_LISTENER
     if any(_is_denied(reading, policy) for reading in readings):
@@ -364,7 +364,7 @@ class HttpClient:
 
     def _judge(self, target: HttpTarget) -> None:
         """Raise Denied for a refused literal address. The proxy judges the addresses of names."""
-        address = hosts.literal(target.host)
+        address = webhooks.literal(target.host)
         rule = None if address is None else egress_refusal(address, port=target.port, policy=self._policy)
         if rule is not None:
             log.warning("nothing is sent to %s, since its address %s", target, rule)
@@ -476,7 +476,7 @@ def _family(address: str) -> int:
 def _url(target: HttpTarget) -> URL:
     """Return the URL exactly as it is sent. aiohttp would decode and encode the path, which breaks signatures."""
     path = quote(target.path, safe=_PATH) or "/"
-    url = URL(f"{target.scheme}://{hosts.bracketed(target.host)}:{target.port}{path}", encoded=True)
+    url = URL(f"{target.scheme}://{webhooks.bracketed(target.host)}:{target.port}{path}", encoded=True)
     if url.explicit_port != target.port or url.user is not None:
         raise Unsendable(f"a request to {target} cannot be written as a URL")
     return url

@@ -280,7 +280,10 @@ class Channel:
         self._project = project
         self._target = request_target(endpoint)
         self._limits = AnswerLimits(connect=endpoint.timeout, total=endpoint.timeout)
-        self._is_ordinary = tls.is_ordinary(endpoint, authorities=outlet.authorities)
+        # Only the system's authorities are wanted.
+        self._is_ordinary = endpoint.scheme != "https" or not (
+            outlet.authorities or endpoint.insecure_skip_verify or endpoint.ca_file or endpoint.mutual_tls
+        )
         self._context: tuple[tls.TlsFiles, ssl.SSLContext] | None = None
         self._kept: _Prepared | None = None
         self._preparing: asyncio.Task[_Prepared] | None = None

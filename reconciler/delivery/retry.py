@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 from reconciler.delivery.http_client import Denied, FailureCause, HttpAnswer, Unanswered
-from reconciler.model import errors, hosts
+from reconciler.model import errors, webhooks
 from reconciler.model.routes import Endpoint, Retry
 
 MULTIPLIER = 1.5
@@ -129,7 +129,7 @@ def _seconds(text: str, now_ms: int) -> float:
 
 
 def _who(name: str, endpoint: Endpoint) -> str:
-    return f"The destination {name} ({endpoint.scheme}://{hosts.bracketed(endpoint.host)}:{endpoint.port})"
+    return f"The destination {name} ({endpoint.scheme}://{webhooks.bracketed(endpoint.host)}:{endpoint.port})"
 
 
 def _advice(problem: Unanswered, endpoint: Endpoint, note: str) -> str:

@@ -61,13 +61,6 @@ class TlsFiles:
     key: str = field(default="", repr=False)
 
 
-def is_ordinary(endpoint: Endpoint, *, authorities: Path | None) -> bool:
-    """Return True if nothing but the system's authorities is wanted."""
-    return endpoint.scheme != "https" or not (
-        authorities or endpoint.insecure_skip_verify or endpoint.ca_file or endpoint.mutual_tls
-    )
-
-
 def read_tls_file(endpoint: Endpoint, *, sources: SecretSources, project: str, authorities: Path | None) -> TlsFiles:
     """The texts of the files; those of `authorities` where the endpoint has no `ca_file`. Raises UnusableFile."""
 

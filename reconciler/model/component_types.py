@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from reconciler.model import validators
+from reconciler.model.text import listed
 from reconciler.model.values import Value
-from reconciler.model.violations import listed
 
 
 class Operator(StrEnum):

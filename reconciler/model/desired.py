@@ -1,21 +1,272 @@
 """Desired: the documents that a file or a request wants to store, each judged alone.
 
-This module turns bytes into documents. It does not know the store, the other documents, or Git.
+This module turns files and the bodies of requests into documents, without what belongs to the server. It does not know
+the store, the other documents, or Git.
+
+An absent member may be written as `null` if a schema lists the members of its object. So may an empty `id`,
+`displayName` and `description`, an empty map of labels, and empty lists of components. Values of parameters, defaults,
+templates and all else that may be any JSON stay as they are, and so do the members of an open object.
 """
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from enum import Enum, auto
+from typing import Any, cast
 
 import msgspec
 from msgspec import structs
 
-from reconciler.model import components, documents, positions, resource, values, violations
-from reconciler.model.names import Key
-from reconciler.model.resource import PRUNE_LABEL, Classification, Judged
-from reconciler.model.values import Value
+import schemas
+from reconciler.model import components, documents, names, positions, type_definitions, validators, values, violations
+from reconciler.model.components import LISTS, MASK
+from reconciler.model.error_codes import ErrorCode
+from reconciler.model.names import Key, Kind
+from reconciler.model.values import Pointer, Value, pointer_text
 from reconciler.model.violations import Place, Violation
+
+SERVER_KEYS = frozenset({"id", "hash", "version", "dateModified"})
+"""The keys of `metadata` that the server sets; `id` may be proposed for a new resource."""
+
+PRUNE_LABEL = "service/prune"
+
+
+def without_servers(document: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what a user owns of a stored resource."""
+    metadata = cast("dict[str, Value]", document["metadata"])
+    mine: dict[str, Value] = {name: value for name, value in metadata.items() if name not in SERVER_KEYS}
+    return {**document, "metadata": mine}
+
+
+def mask_all(value: Value) -> Value:
+    """Return a copy in which every parameter value is masked, whatever its name, and wherever the parameters are.
+
+    In a document without the documented shape, all below a key `parameters` or `value` may be a secret; the keys stay,
+    and the names of parameters. Nesting is bounded by the readers.
+    """
+    if isinstance(value, dict):
+        return {
+            key: _mask(child) if key in ("parameters", "value") else mask_all(child) for key, child in value.items()
+        }
+    return [mask_all(child) for child in value] if isinstance(value, list) else value
+
+
+def _mask(value: Value) -> Value:
+    """Everything is hidden but keys, and the `name` and `sensitive` beside a `value`."""
+    if isinstance(value, list):
+        return [_mask(child) for child in value]
+    if not isinstance(value, dict):
+        return MASK
+    kept = ("name", "sensitive") if "value" in value else ()
+    return {
+        key: child if key in kept and isinstance(child, str | bool) else _mask(child) for key, child in value.items()
+    }
+
+
+EMPTY: dict[str, Value] = {"id": "", "displayName": "", "description": "", "labels": {}, **{key: [] for key in LISTS}}
+"""The members that are absent when they are empty."""
+
+_MARKS = (b"null", b'""', b"{}", b"[]")
+
+
+def without_absent(document: dict[str, Value], kind: Kind | None) -> dict[str, Value]:
+    """The document without the members that are absent, and with a spec; the same one when it is so already."""
+    if document.get("spec") is None:
+        document = {**document, "spec": {}}
+    if not may_hold_absent(msgspec.json.encode(document)):
+        return document
+    schema = schemas.load(schemas.ENVELOPE if kind is None else kind.name)
+    without = _removed(document, schema, schema)
+    assert isinstance(without, dict)
+    return without
+
+
+def may_hold_absent(encoded: bytes) -> bool:
+    """Return True if a document may have such members; nearly none has. `encoded` is JSON without spare white space."""
+    return any(mark in encoded for mark in _MARKS)
+
+
+def _removed(value: Value, schema: dict[str, Any], root: dict[str, Any]) -> Value:
+    """The value of a schema, without what is absent in closed objects; `root` is the whole schema."""
+    if "$ref" in schema:
+        return _removed(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        return [_removed(item, schema["items"], root) for item in value]
+    if not isinstance(value, dict) or schema.get("additionalProperties") is not False:
+        return value
+    needed = {*schema.get("required", ()), "spec"}
+    kept = {}
+    for name, child in value.items():
+        member = schema["properties"].get(name, {})
+        is_absent = child is None or (not child and EMPTY.get(name) == child)
+        if not (is_absent and name not in needed and _is_typed(member)):
+            kept[name] = _removed(child, member, root)
+    return kept
+
+
+def _is_typed(schema: dict[str, Any]) -> bool:
+    """Return True if a member is not just any JSON."""
+    return not {"type", "$ref", "enum", "const"}.isdisjoint(schema)
+
+
+class Classification(Enum):
+    """The kind of a document in a repository, for us."""
+
+    RESOURCE = auto()  # judged
+    NOT_A_RESOURCE = auto()  # skipped: neither apiVersion nor kind
+    FOREIGN = auto()  # skipped: both, and neither is ours; a Kubernetes manifest, say
+
+
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """`key` is known when kind and name are, even of an invalid document; `owned` only of a valid one.
+
+    `owned` is what the user owns of the document, secrets in clear: apiVersion, kind, metadata and spec, parts of which
+    are the document's own. A document that breaks recent rules alone has violations too, since it is valid where the
+    same is stored. `placeholders` are the places of `(sensitive)` instead of a value, from the document's root down.
+    """
+
+    key: Key | None
+    violations: tuple[Violation, ...]
+    owned: dict[str, Value] | None = None
+    placeholders: tuple[Pointer, ...] = ()
+    proposed_id: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"Judged({self.key!r}, {self.violations!r})"
+
+
+def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
+    """Return True if a document is meant for this service. One of the two keys, or one of ours, is enough."""
+    if not isinstance(value, dict) or ("apiVersion" not in value and "kind" not in value):
+        return Classification.NOT_A_RESOURCE
+    if "apiVersion" not in value or "kind" not in value:
+        return Classification.RESOURCE
+    version = value["apiVersion"]
+    ours = (isinstance(version, str) and version in api_versions) or _kind(value) is not None
+    return Classification.RESOURCE if ours else Classification.FOREIGN
+
+
+def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = False) -> Judged:
+    """Return all violations of a document, in document order; or what a user owns of it. `placeholders`: `(sensitive)`
+    is allowed, and the caller replaces it by the stored value.
+    """
+    if not isinstance(value, dict):
+        return Judged(None, (Violation((), "is not an object"),))
+    kind = _kind(value)
+    document = without_absent(value, kind)
+    shape = validators.violations(kind, document)
+    key = _key(document, kind)
+    parameters = components.find_parameters(document["spec"])
+    masks = [("spec", *pointer) for pointer in parameters.masks]
+    found = [*shape, *_identifiers(document, kind, api_versions)]
+    for pointer, listed in parameters.lists:
+        found += components.repeated_parameters(listed, at=("spec", *pointer))
+    if masks and not placeholders:
+        found += [Violation(pointer, MASK_MESSAGE) for pointer in masks]
+    found += _text(document, kind)
+    found += _definitions(document, kind, shape)
+    ordered = violations.in_document_order(found, value) if found else ()
+    metadata = document.get("metadata")
+    if shape or key is None or not isinstance(metadata, dict) or not all(one.recent for one in found):
+        return Judged(key, ordered)
+    owned: dict[str, Value] = {
+        "apiVersion": document["apiVersion"],
+        "kind": key.kind,
+        "metadata": {name: each for name, each in metadata.items() if name not in SERVER_KEYS},
+        "spec": document["spec"],
+    }
+    proposed = metadata.get("id")
+    return Judged(key, ordered, owned, tuple(masks), proposed if isinstance(proposed, str) else None)
+
+
+def _kind(document: dict[str, Value]) -> Kind | None:
+    name = document.get("kind")
+    return names.exact_kind(name) if isinstance(name, str) else None
+
+
+def _key(document: dict[str, Value], kind: Kind | None) -> Key | None:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if kind is None or not isinstance(name, str) or names.wrong_name(name) is not None:
+        return None
+    return Key(kind.name, name)
+
+
+def _identifiers(document: dict[str, Value], kind: Kind | None, api_versions: frozenset[str]) -> list[Violation]:
+    """apiVersion and kind, whose values depend on the settings and on what the service knows."""
+    found = []
+    version = document.get("apiVersion")
+    if isinstance(version, str) and version and version not in api_versions:
+        accepted = ", ".join(f"`{each}`" for each in sorted(api_versions))
+        found.append(Violation(("apiVersion",), f"is not an API version of this service; it takes {accepted}"))
+    name = document.get("kind")
+    if kind is None and isinstance(name, str) and name:
+        found.append(Violation(("kind",), unknown_kind(name)))
+    return found
+
+
+def unknown_kind(name: str) -> str:
+    """Say that a kind is unknown: name the one that may be meant, otherwise all of them."""
+    meant = names.find_kind(name) or names.nearest_kind(name[:LONGEST_NAME])
+    if meant is not None:
+        return f"is not a kind; write `{meant.name}`"
+    return f"is not a kind; the kinds are {', '.join(f'`{kind.name}`' for kind in names.KINDS)}"
+
+
+def _text(document: dict[str, Value], kind: Kind | None) -> tuple[Violation, ...]:
+    """The rules of the text of a Configuration: it is YAML, and not what a viewer was shown in its place."""
+    if kind is None or kind.name != CONFIGURATION:
+        return ()
+    spec = document["spec"]
+    text = spec.get("raw") if isinstance(spec, dict) else None
+    if text == components.MASK:
+        return (Violation(("spec", "raw"), HIDDEN_TEXT_MESSAGE),)
+    if isinstance(text, str) and not validators.is_yaml(text):
+        return (Violation(("spec", "raw"), NO_YAML_MESSAGE, recent=True),)
+    return ()
+
+
+def _definitions(document: dict[str, Value], kind: Kind | None, shape: Iterable[Violation]) -> Iterable[Violation]:
+    """The rules of a type's definitions, which go by the shape that the schema asks for."""
+    if kind is None or kind.name not in components.TYPES:
+        return ()
+    at = type_definitions.AT
+    is_shapeless = any(at[: len(one.pointer)] == one.pointer or one.pointer[: len(at)] == at for one in shape)
+    return () if is_shapeless else type_definitions.broken_definitions(document["spec"])
+
+
+CONFIGURATION = "Configuration"  # the one kind that may have a text of its own
+HIDDEN_TEXT_MESSAGE = (
+    f"`{components.MASK}` is what the service shows a viewer instead of the text; send the text itself, or leave the "
+    "resource out"
+)
+
+NO_YAML_MESSAGE = "does not parse as YAML, so that no collector can load it; mend the text"
+
+LONGEST_NAME = 100  # characters compared with the kinds: comparing takes the square of the length
+
+MASK_MESSAGE = (
+    f"`{components.MASK}` is what the service shows instead of a value; send the value itself; in Git, write a "
+    "reference such as `${env:NAME}`"
+)
+
+
+def identify(document: Value) -> tuple[Key | None, str | None]:
+    """The key, or None and what is wrong with kind and name, one problem a line."""
+    body = document if isinstance(document, dict) else {}
+    metadata = body.get("metadata")
+    kind, name = body.get("kind"), metadata.get("name") if isinstance(metadata, dict) else None
+    problems = []
+    if not isinstance(kind, str) or names.exact_kind(kind) is None:
+        problem = unknown_kind(kind) if isinstance(kind, str) else "is required, a string"
+        problems.append(f"{pointer_text(('kind',))}: {problem}")
+    wrong = names.wrong_name(name) if isinstance(name, str) else "is required, a string"
+    if wrong is not None:
+        problems.append(f"{pointer_text(('metadata', 'name'))}: {wrong}")
+    if problems or not isinstance(kind, str) or not isinstance(name, str):
+        return None, "\n".join(problems)
+    return Key(kind, name), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +333,10 @@ def read_file(data: bytes, *, path: str, rules: DocumentRules) -> tuple[Desired,
     locations = None
     found = []
     for document in read:
-        kind = resource.classify(document.value, api_versions=rules.api_versions)
+        kind = classify(document.value, api_versions=rules.api_versions)
         if kind is not Classification.RESOURCE:
             continue
-        judged = resource.judge(document.value, api_versions=rules.api_versions)
+        judged = judge(document.value, api_versions=rules.api_versions)
         reason = None
         if judged.violations:
             # Positions cost a second parse, so they are looked up only when something must be reported.
@@ -109,7 +360,7 @@ def read_items(items: Iterable[Value], *, rules: DocumentRules) -> list[Desired]
     """
     found = []
     for position, item in enumerate(items):
-        judged = resource.judge(item, api_versions=rules.api_versions, placeholders=True)
+        judged = judge(item, api_versions=rules.api_versions, placeholders=True)
         reason = violations.lines(judged.violations, lambda _: "") if judged.violations else None
         found.append(of_judged(judged, place=None, position=position, reason=reason, hmac_key=rules.hmac_key))
     return found
@@ -171,3 +422,69 @@ def digest(owned: dict[str, Value], *, hmac_key: bytes) -> bytes:
 
 def _references(owned: dict[str, Value]) -> tuple[Key, ...]:
     return tuple(sorted({each.key for each in components.references(owned)}))
+
+
+NODE_BYTES = 2  # of the shortest text with one more value: a shorter body need not be counted
+
+
+class RequestRefused(Exception):
+    """The request is answered with errors, one line for each problem, and nothing is stored."""
+
+    def __init__(self, status: int, errors: Sequence[str], *codes: ErrorCode) -> None:
+        super().__init__(errors)
+        self.status = status
+        self.body: dict[str, object] = {"errors": errors, "codes": codes or [_CODES[status]] * len(errors)}
+
+
+_CODES = {400: ErrorCode.INVALID_REQUEST, 412: ErrorCode.VERSION_MISMATCH, 413: ErrorCode.TOO_LARGE}
+
+
+def read_resources(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
+    """Return the resources of a body, each a JSON object. A delete takes a bare array, and what an apply takes, too.
+    Raises RequestRefused.
+    """
+    try:
+        found = documents.read(body, syntax=documents.Syntax.JSON, limits=positions.limits_of_body(len(body)))
+    except documents.DocumentError as error:
+        raise RequestRefused(400, (f"body:{error.line}:{error.column}: {error.message}",)) from error
+    value = found[0].value if found else None
+    if bare_array and isinstance(value, list):
+        prefix: tuple[str, ...] = ()
+        items, problems = value, list[str]()
+    else:
+        prefix, (items, problems) = ("resources",), _wrapped(value, bare_array=bare_array)
+    if len(items) > max_resources:
+        raise RequestRefused(413, (f"The body holds {len(items):,} resources, over the limit of {max_resources:,}.",))
+    wrong = [index for index, item in enumerate(items) if not isinstance(item, dict)]
+    problems += [f"{pointer_text((*prefix, index))}: must be an object" for index in wrong]
+    if problems:
+        raise RequestRefused(400, tuple(problems))
+    if len(body) > NODE_BYTES * positions.FILE_LIMITS.nodes:
+        _check_sizes(items, prefix)
+    return items
+
+
+def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
+    """No resource is larger than a file in Git may be: much of what is done with one takes memory in proportion."""
+    large = [
+        index for index, item in enumerate(items) if values.has_more_nodes_than(item, nodes=positions.FILE_LIMITS.nodes)
+    ]
+    told = f"holds more than {positions.FILE_LIMITS.nodes:,} values and keys; make several resources of it"
+    if large:
+        raise RequestRefused(413, tuple(f"{pointer_text((*prefix, index))}: {told}" for index in large))
+
+
+def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]:
+    """The array in `{"resources": [...]}`, and what is wrong around it."""
+    if not isinstance(value, dict):
+        shape = "an array of resources" if bare_array else 'an object such as {"resources": [...]}'
+        raise RequestRefused(400, (f"The body must be {shape}.",))
+    problems = [
+        f"{pointer_text((key,))}: unknown key; only `resources` is allowed" for key in value if key != "resources"
+    ]
+    items = value.get("resources")
+    if "resources" not in value:
+        problems.append("/resources: is required")
+    elif not isinstance(items, list):
+        problems.append("/resources: must be an array")
+    return items if isinstance(items, list) else [], problems

@@ -1,28 +1,32 @@
-"""Differences between two versions of a resource, field by field, without secrets.
+"""Differences between two versions of a resource, field by field, without secrets; as plans and the history show them.
 
 Two documents without a difference have the same digest (`desired.Desired`), and the reverse: the order of a mapping's
 keys does not matter. Entries of lists are matched by name or by equality, not by position.
 
 A path names one place: `spec.parameters[endpoint].value`, `spec.attributes[2]`. A part that could be mistaken for
 another is quoted as in JSON. A path is fit for a sentence: it contains no control characters, and no part is long.
+
+A secret says that it changed, and not to what. Where the type of a component is unknown, any value may be a secret.
 """
 
 import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from reconciler.model import values
+from reconciler.model import components, plan, values
 from reconciler.model.components import MASK
 from reconciler.model.masking import Identity, identity_of
-from reconciler.model.plan import SENSITIVE_CHANGED, CutText, PlanDifference
+from reconciler.model.plan import SENSITIVE_CHANGED, CutText, PlanDifference, PlanField, PlanPlace
 from reconciler.model.secret_references import is_secret_reference
 from reconciler.model.text import visible, visible_json
+from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value
 
 ABSENT = -1
@@ -376,3 +380,80 @@ def cut_value(value: Value, *, most: int) -> Value | CutText:
     if len(encoded) <= most:
         return value
     return CutText(begins=encoded[:most].decode(errors="ignore"), bytes=len(encoded))
+
+
+PlaceOf: TypeAlias = Callable[[Pointer], PlanPlace | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceState:
+    """The part of a resource that a user owns, in clear, and its secrets by their places."""
+
+    document: dict[str, Value] = field(repr=False)
+    secrets: Mapping[Pointer, Value] = field(repr=False)
+
+
+def find_fields(
+    old: ResourceState | None, new: ResourceState | None, *, lookup: Lookup, place: PlaceOf = lambda _: None
+) -> Iterator[PlanField]:
+    """Yield the fields that differ, or all where there is only one state. `place` finds those of the new one.
+
+    Raises what the lookup raises.
+    """
+    if old is not None and new is not None:
+        found = differences(old.document, new.document, old_secrets=old.secrets, new_secrets=new.secrets)
+    elif new is not None:
+        found = contents(new.document, secrets=new.secrets, difference=PlanDifference.ADDED)
+    elif old is not None:
+        found = contents(old.document, secrets=old.secrets, difference=PlanDifference.REMOVED)
+    else:
+        return
+    present = new or old
+    assert present is not None
+    unknown = _unknown_places(present.document, lookup)
+    for one in found:
+        if one.path != "metadata.name":  # the title says it
+            yield _field(one, unknown, place)
+
+
+def _unknown_places(document: dict[str, Value], lookup: Lookup) -> Set[Pointer]:
+    """Return the components whose type is unknown: of these, every value may be a secret."""
+    found = components.find_components(str(document["kind"]), document["spec"])
+    return {component.at for component in found if lookup(component.type_key) is None}
+
+
+def _field(one: Differing, unknown: Set[Pointer], place: PlaceOf) -> PlanField:
+    pointer = (one.old_pointer if one.new_pointer is None else one.new_pointer) or ()
+    is_unknown = one.sensitive and any(pointer[:length] in unknown for length in range(len(pointer) + 1))
+    return PlanField(
+        path=one.path,
+        difference=one.difference,
+        old=_shown(one.old, is_unknown=is_unknown),
+        new=_shown(one.new, is_unknown=is_unknown),
+        at=None if one.new_pointer is None else place(one.new_pointer),
+        sensitive=one.sensitive,
+    )
+
+
+_OF_UNKNOWN_TYPE = {plan.SENSITIVE: plan.UNKNOWN_TYPE, plan.SENSITIVE_CHANGED: plan.UNKNOWN_TYPE_CHANGED}
+
+
+def _shown(value: Value | UnsetType, *, is_unknown: bool) -> object:
+    if isinstance(value, UnsetType):
+        return UNSET
+    if is_unknown and isinstance(value, str):
+        return _OF_UNKNOWN_TYPE.get(value, value)
+    return cut_value(value, most=plan.MOST_VALUE_BYTES)
+
+
+def veiled(state: ResourceState, *, known: Collection[Pointer], seed: bytes) -> ResourceState:
+    """Return a state with digests for secrets. Equal ones stay equal as far as their places are `known`; no other
+    equals anything, whatever its value.
+    """
+
+    def digest(place: Pointer, value: Value) -> Value:
+        content: list[Value] = ["stored", value] if place in known else ["sent", *place]
+        return hashlib.blake2b(values.canonical_json(content), key=seed).hexdigest()
+
+    hidden = {place: digest(place, value) for place, value in state.secrets.items()}
+    return ResourceState(values.replaced(state.document, hidden), hidden)

@@ -37,9 +37,10 @@ from reconciler.model.components import (
 )
 from reconciler.model.names import Key
 from reconciler.model.secret_references import is_secret_reference
+from reconciler.model.text import listed
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value, child_of
-from reconciler.model.violations import Violation, listed
+from reconciler.model.violations import Violation
 
 WEBHOOK_PARAMETERS = frozenset(
     {
@@ -312,11 +313,6 @@ class Restored:
     once_secret: tuple[Pointer, ...] = ()
 
 
-def secrets_in_clear(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[str, Value]:
-    """A stored masked resource, or its body, with its secrets, which are stored by JSON pointer."""
-    return model_values.replaced(masked, located(masked, secrets))
-
-
 def restored(
     incoming: dict[str, Value],
     *,
@@ -335,7 +331,7 @@ def restored(
     if masked is None:
         told = [(place, NOTHING_STORED) for place in places]
         return _result(incoming, told, kept={}, accept_invalid=accept_invalid)
-    held = located(masked, secrets)
+    held = model_values.by_place(masked, secrets)
     keeping = SecretKeeper(incoming, masked, held=held, lookup=lookup)
     decided = [(place, keeping.of(place)) for place in places]
     kept = {place: held[found] for place, found in decided if isinstance(found, tuple)}
@@ -406,8 +402,3 @@ def _still(
     for place, name in _named_values(document) if lost else ():
         if name in by_name:
             yield place, by_name[name]
-
-
-def located(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[Pointer, Value]:
-    """The secrets of a stored resource by their places in it."""
-    return {model_values.located(masked, text): value for text, value in secrets.items()}

@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from reconciler.model import components, masking, values
+from reconciler.model import components, values
 from reconciler.model.components import MASK
-from reconciler.model.resource import SERVER_KEYS
+from reconciler.model.desired import SERVER_KEYS
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value, pointer_text
 
@@ -358,7 +358,7 @@ def redacted_version(
     Raises LookupError or ValueError for what was not stored so: it is damaged.
     """
     stored = _object(body)
-    held = {} if secrets is None else masking.located(stored, _object(secrets))
+    held = {} if secrets is None else values.by_place(stored, _object(secrets))
     walk = _Walk(text)
     document = _document(stored, walk)
     quiet = {place: redacted_value(secret, text).value for place, secret in held.items()}

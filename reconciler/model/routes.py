@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from reconciler.model import components, cron, names, type_checks, violations, webhooks
+from reconciler.model import components, cron, names, text, type_checks, webhooks
 from reconciler.model.component_types import ComponentType
 from reconciler.model.components import Component, unversioned
 from reconciler.model.names import Key
@@ -300,7 +300,7 @@ def route_verdict(name: str, spec: Value, *, ready: bool, known: Parts) -> Route
     for one in () if reason else enabled:
         if one.delivers:
             webhooks.setdefault(one.use.name, one.use)
-    left_out = tuple(violations.bounded(_left_out(enabled, runs_on)))
+    left_out = tuple(text.bounded(_left_out(enabled, runs_on)))
     return RouteVerdict(reason, tuple(webhooks.values()), runs_on, left_out)
 
 

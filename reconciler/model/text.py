@@ -1,4 +1,4 @@
-r"""Text for people: escaping of text from outside, and numbers with their nouns.
+r"""Text for people: escaping of text from outside, numbers with their nouns, and lists that are cut.
 
 A person who can push chooses the names of files and commits' authors and subjects; the operator of a remote chooses its
 errors. Such text is escaped where it leaves (terminal, log lines, sentences made of it), so that it cannot act on a
@@ -19,7 +19,7 @@ also be four characters that somebody typed; those do nothing, and `-o json` tel
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Final
 
@@ -80,3 +80,36 @@ def _pattern() -> re.Pattern[str]:
 def counted(number: int, noun: str, nouns: str = "") -> str:
     """`1 file`, `2 files`; `nouns` where more than one is not the noun with an `s`."""
     return f"{number} {noun}" if number == 1 else f"{number} {nouns or noun + 's'}"
+
+
+MOST_LINES = 1000  # lines of one reason; beyond it, a count: nobody reads more, and every reason is stored
+MOST_CHARACTERS = 64 * 1024  # of one reason, for the same cause
+
+
+def bounded(found: Iterable[str]) -> list[str]:
+    """The first lines as far as there is room for them, then how many more there are."""
+    told: list[str] = []
+    size = left = 0
+    for line in found:
+        size += len(line)
+        if len(told) < MOST_LINES and size <= MOST_CHARACTERS and not left:
+            told.append(line)
+        else:
+            left += 1
+    return [*told, f"and {left} more"] if left else told
+
+
+MOST_LISTED = 40  # entries of a list in one sentence; whoever may push writes the lists
+LONGEST_LISTED = 100  # characters of each
+
+
+def listed(values: Sequence[object]) -> str:
+    """The values one after another, each quoted; of very many, the first and how many more there are."""
+    told = ", ".join(
+        f"`{_cut(value if isinstance(value, str) else json.dumps(value))}`" for value in values[:MOST_LISTED]
+    )
+    return f"{told} and {len(values) - MOST_LISTED} more" if len(values) > MOST_LISTED else told
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_LISTED else text[:LONGEST_LISTED] + "…"

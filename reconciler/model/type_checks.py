@@ -15,6 +15,7 @@ from reconciler.model import (
     component_types,
     components,
     secret_references,
+    text,
     type_definitions,
     validators,
     violations,
@@ -24,8 +25,9 @@ from reconciler.model.component_types import ComponentType, Definition
 from reconciler.model.components import STORAGE_TYPE, WEBHOOK, Component, ParameterMention
 from reconciler.model.names import Key
 from reconciler.model.secret_references import UNKNOWN_SECRETS, AvailableSecrets, SecretReference, SecretSource
+from reconciler.model.text import listed
 from reconciler.model.values import Pointer, Value
-from reconciler.model.violations import Violation, listed
+from reconciler.model.violations import Violation
 
 
 def broken_parameters(given: list[Value], component_type: ComponentType, *, at: Pointer) -> tuple[Violation, ...]:
@@ -34,7 +36,8 @@ def broken_parameters(given: list[Value], component_type: ComponentType, *, at: 
     `given` has the shape that the schemas ask for, `[{name, value}, ...]`; `at` is its pointer in the document.
     """
     values = canonical_parameters(given, component_type)
-    found = type_definitions.explain_violations(component_type.rules, values)
+    rules = component_type.rules
+    found = () if rules.validator.is_valid(values) else type_definitions.explain_violations(rules, values)
     twice = tuple(components.repeated_parameters(given, at=at)) if len(values) < len(given) else ()
     if not found and not twice:
         return ()
@@ -244,7 +247,7 @@ def fit(
     for component in found:
         component_type = types[component.at[1:]]
         # As far as somebody reads it: thousands of components may each lack a thousand parameters.
-        if component_type is None or max(len(broken), len(notes)) > violations.MOST_LINES:
+        if component_type is None or max(len(broken), len(notes)) > text.MOST_LINES:
             continue
         wrong, tolerated = judged(component, component_type, refuse_unknown=refuse_unknown)
         broken += wrong

@@ -9,13 +9,14 @@ import difflib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from reconciler.model import component_types, components, validators, violations
+from reconciler.model import component_types, components, text, validators, violations
 from reconciler.model.component_types import Condition, Definition, Operator, ParameterSchema
+from reconciler.model.text import listed
 from reconciler.model.validators import MISSING, Rules
 from reconciler.model.values import Pointer, Value
-from reconciler.model.violations import Violation, listed
+from reconciler.model.violations import Violation
 
-MOST = violations.MOST_LINES + 1  # no reason tells more
+MOST = text.MOST_LINES + 1  # no reason tells more
 UNKNOWN = "is not known"
 
 
@@ -23,8 +24,6 @@ def explain_violations(rules: Rules, values: Mapping[str, Value]) -> tuple[Viola
     """Yield the first violations of `component_types`; pointers begin with the names. A value without a definition is
     reported at its key.
     """
-    if rules.validator.is_valid(values):
-        return ()
     # What the pieces do not tell, the whole does: a value that is refused must never pass for want of a reason.
     return tuple(islice(_each(rules, values), MOST)) or validators.broken(rules, dict(values))
 

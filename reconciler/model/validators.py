@@ -14,8 +14,9 @@ from jsonschema_rs import Draft202012Validator, ValidationError, ValidationError
 import schemas
 from reconciler.model import documents, positions
 from reconciler.model.names import Kind
+from reconciler.model.text import listed
 from reconciler.model.values import Pointer, Value
-from reconciler.model.violations import Violation, listed
+from reconciler.model.violations import Violation
 
 YAML = "yaml"
 TIMEZONE = "timezone"

@@ -244,3 +244,8 @@ def located(document: Value, text: str) -> Pointer:
         document = child_of(document, step)
         found.append(step)
     return tuple(found)
+
+
+def by_place(document: Value, values: Mapping[str, Value]) -> dict[Pointer, Value]:
+    """These values, which are given by JSON pointer, by their places in a document that holds them."""
+    return {located(document, text): value for text, value in values.items()}

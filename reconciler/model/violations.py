@@ -1,16 +1,14 @@
 """Broken rules of a document, their places, and sentences about them."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from reconciler.model import text
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value, pointer_text
 
-MOST_LINES = 1000  # lines of one reason; beyond it, a count: nobody reads more, and every reason is stored
-MOST_CHARACTERS = 64 * 1024  # of one reason, for the same cause
 LONGEST_POINTER = 400  # characters shown of a pointer, since keys come from outside
 
 
@@ -48,20 +46,7 @@ def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str])
 
     `place_of` gives the text before the pointer (`teams/a.yaml:10:14`), or '' without a file.
     """
-    return "\n".join(bounded(_line(violation, place_of(violation)) for violation in violations))
-
-
-def bounded(found: Iterable[str]) -> list[str]:
-    """The first lines as far as there is room for them, then how many more there are."""
-    told: list[str] = []
-    size = left = 0
-    for line in found:
-        size += len(line)
-        if len(told) < MOST_LINES and size <= MOST_CHARACTERS and not left:
-            told.append(line)
-        else:
-            left += 1
-    return [*told, f"and {left} more"] if left else told
+    return "\n".join(text.bounded(_line(violation, place_of(violation)) for violation in violations))
 
 
 def in_document_order(violations: Iterable[Violation], value: Value) -> tuple[Violation, ...]:
@@ -107,19 +92,3 @@ def _order(pointer: Pointer, value: Value, positions: dict[int, dict[str, int]])
             order.append(float("inf"))
             break
     return tuple(order)
-
-
-MOST_LISTED = 40  # entries of a list in one sentence; whoever may push writes the lists
-LONGEST_LISTED = 100  # characters of each
-
-
-def listed(values: Sequence[object]) -> str:
-    """The values one after another, each quoted; of very many, the first and how many more there are."""
-    told = ", ".join(
-        f"`{_cut(value if isinstance(value, str) else json.dumps(value))}`" for value in values[:MOST_LISTED]
-    )
-    return f"{told} and {len(values) - MOST_LISTED} more" if len(values) > MOST_LISTED else told
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_LISTED else text[:LONGEST_LISTED] + "…"

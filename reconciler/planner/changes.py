@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.model import ids, rendering, values
+from reconciler.model import components, ids, rendering, values
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus
@@ -108,6 +108,12 @@ class ChangeRows:
         created = [one.key for one in decided.outcomes if one.change is Change.CREATE and one.key is not None]
         self.last_versions = view.last_versions(origin.project, created)
         self._wanted = {} if origin.repository else _wanted_by_owners(decided, view)
+
+    @property
+    def may_mask(self) -> bool:
+        """False if no value becomes a secret (`remasking`): no document has one, and no type changes."""
+        kinds = {one.key.kind for one in self.decided.outcomes if one.change is not Change.NONE and one.key is not None}
+        return not components.TYPES.isdisjoint(kinds) or any(fit.secrets for fit in self.decided.fits.values())
 
     def parts(self) -> Iterator[records.Changes]:
         """Make the rows of every outcome that changes the store or is reported in a run, in parts."""

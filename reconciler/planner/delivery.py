@@ -3,29 +3,110 @@
 A changed component affects its Configurations only by the fields that decide if they deliver: its type, `disabled` and
 its processors. A Destination also affects Configurations whose last good route leads to it. So a new password of a
 Destination costs nothing here, even if many Configurations name it.
+
+The last good route of a Configuration stays in use while the present version wants records but cannot deliver them,
+since something in it is wrong or not supported. A webhook that the present version removes or disables is removed from
+the route. A webhook to which a later version gives another endpoint or other headers is held: nothing is sent to it any
+more, and its records wait until a version delivers. It stays held, whatever later versions say.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from functools import cached_property, partial
 from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
 
-from reconciler.model import builtins, components, flows, rendering, routes, stale_routes
+from reconciler.model import builtins, components, flows, rendering, routes
 from reconciler.model.desired import Desired
 from reconciler.model.flows import NOTHING, Delivering, Flow
 from reconciler.model.names import Key
-from reconciler.model.rendering import Delivery
+from reconciler.model.rendering import Delivery, Stale
 from reconciler.model.routes import ComponentUse, RouteVerdict, Use
-from reconciler.model.stale_routes import Past
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Value
 from reconciler.planner import stored
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import PastRouteRow, StoredDocument
+
+HELD = (
+    "Its last good route is not used either, since a later version names another endpoint or other headers: records "
+    "wait in the queue until a version can deliver."
+)
+
+WANTED_SECONDS = 600  # after its last change, for which senders keep what only such a Configuration wants
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """The last route of a Configuration that delivered, kept as long as its present version does not.
+
+    `id` is the resource's: one that is deleted and made anew did not deliver before. `version` is the last that
+    delivered, `since` when the present one could not, `at` its last change that concerns delivery; both are RFC 3339.
+    `uses` are the webhooks of the route with the version of each Destination that is in force, 0 for one in place,
+    whose version is the Configuration's; none when the route has ended. `held` are those of them that nothing is sent
+    to.
+    """
+
+    id: str
+    version: int
+    since: str
+    at: str
+    uses: tuple[tuple[str, int], ...] = ()
+    held: tuple[str, ...] = ()
+
+    @property
+    def sends(self) -> bool:
+        """True if it still sends to one of its webhooks."""
+        return any(name not in self.held for name, _ in self.uses)
+
+
+def wanted_until(past: Past) -> int:
+    """Until when senders keep what only this Configuration wants, in Unix milliseconds."""
+    return int(datetime.fromisoformat(past.at).timestamp() * 1000) + WANTED_SECONDS * 1000
+
+
+def told(verdict: RouteVerdict, past: Past | None = None) -> Delivery:
+    """Return the status of a Configuration, by the verdict on its present version and its last good route."""
+    reason, _, runs_on, left_out = verdict
+    said = Delivery(reason, None, runs_on, left_out)
+    if not reason or past is None or not past.uses:
+        return said
+    if past.sends:
+        return said._replace(reason="", stale=Stale(past.version, past.since, reason))
+    return said._replace(reason=f"{reason} {HELD}")
+
+
+def route_after(past: Past, wanted: Iterable[Use], *, leads_elsewhere: Callable[[str, Use], bool]) -> Past:
+    """Return what a change leaves of a route, for a Configuration that now wants records at these webhooks.
+
+    `leads_elsewhere` compares a webhook of the route, by its name, with its present form.
+    """
+    left, held = [], []
+    for name, version in past.uses:
+        now = _present_uses(name, wanted)
+        if now:
+            left.append((name, version))
+            if name in past.held or all(leads_elsewhere(name, use) for use in now):
+                held.append(name)
+    return structs.replace(past, uses=tuple(left), held=tuple(held))
+
+
+def route_without(past: Past, name: str) -> Past:
+    """The same without one of its webhooks."""
+    uses = tuple(use for use in past.uses if use[0] != name)
+    return structs.replace(past, uses=uses, held=tuple(one for one in past.held if one != name))
+
+
+def _present_uses(name: str, wanted: Iterable[Use]) -> list[Use]:
+    """Find the present form of a webhook of the route. One in place may have lost its `id`, which is an error and no
+    decision.
+    """
+    configuration, colon, _ = name.partition(":")
+    known = [use for use in wanted if use.name == name]
+    return known or [use for use in wanted if colon and use.name == f"{configuration}:"]
 
 
 class Asked(NamedTuple):
@@ -102,18 +183,18 @@ class DeliveryStatuses:
                 self.past_routes.append(PastRouteRow(self._snapshot.project, key.name, 0, None))
             names = tuple(use.name for use in verdict.webhooks)
             self._compare(key, delivered, Delivering(names, routes.labels(asked.spec)))
-            return stale_routes.told(verdict)
+            return told(verdict)
         past = None
         if before is not None and said is not None:
             with suppress(Damaged):  # of what nobody can read, nobody can say which route was good
                 past = self._past_of(key, before, known=known, delivered=not said.reason)
         if past is None:
             self._compare(key, delivered, NOTHING, reason=verdict.reason)
-            return stale_routes.told(verdict)
+            return told(verdict)
         wanted = routes.wants(key.name, asked.spec, self._parts.after)
         leads_elsewhere = partial(self._leads_elsewhere, key, past, asked)
-        left = stale_routes.after(past, wanted, leads_elsewhere=leads_elsewhere)
-        delivery = stale_routes.told(verdict, left)
+        left = route_after(past, wanted, leads_elsewhere=leads_elsewhere)
+        delivery = told(verdict, left)
         names = tuple(name for name, _ in left.uses if name not in left.held)
         self._compare(key, delivered, Delivering(names, delivered.labels, left.version), reason=verdict.reason)
         if left != known or delivery != said or asked.stored is None:

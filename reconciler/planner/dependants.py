@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from reconciler.model import components, rendering, type_checks, violations
+from reconciler.model import components, rendering, text, type_checks
 from reconciler.model.desired import Desired
 from reconciler.model.flows import Flow
 from reconciler.model.names import Key
@@ -214,7 +214,7 @@ class DependantSearch:
             f"{pointer_text(one.pointer)}: the {resolving.which_reference(one)} is incomplete; complete it"
             for one in named
         )
-        return tuple(violations.bounded((*self._own[key], *told)))
+        return tuple(text.bounded((*self._own[key], *told)))
 
     def _document(self, key: Key) -> dict[str, Value]:
         return self._written[key].document() if key in self._written else self._documents[key]

@@ -5,11 +5,11 @@ from contextlib import suppress
 from itertools import islice
 from typing import TypeAlias
 
-from reconciler.model import components, names, plan, plan_fields, resource
+from reconciler.model import components, desired, diffs, names, plan
+from reconciler.model.diffs import ResourceState
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, UpdateStatus
 from reconciler.model.plan import PlanField, PlanPlace, PlanStatus
-from reconciler.model.plan_fields import ResourceState
 from reconciler.model.type_checks import Lookup
 from reconciler.planner import stored
 from reconciler.planner.decisions import WRITING, Decided
@@ -25,8 +25,8 @@ BoundedFields: TypeAlias = tuple[tuple[PlanField, ...], int]
 
 def stored_state(key: Key, held: StoredDocument | VersionRow) -> ResourceState:
     """Return the state that a stored version holds. Raises Damaged."""
-    owned = resource.without_servers(stored.document_in_clear(key, held))
-    return ResourceState(resource.without_absent(owned, names.exact_kind(key.kind)), stored.held_secrets(key, held))
+    owned = desired.without_servers(stored.document_in_clear(key, held))
+    return ResourceState(desired.without_absent(owned, names.exact_kind(key.kind)), stored.held_secrets(key, held))
 
 
 def bounded(found: Iterator[PlanField], *, most: int = plan.MOST_FIELDS) -> BoundedFields:
@@ -63,7 +63,7 @@ def _compared(one: ChangedVersions, view: PlanningView, *, project: str, lookup:
     fields: BoundedFields = (), 0
     reason = None
     try:
-        fields = bounded(plan_fields.find_fields(state(one.before), state(one.after), lookup=lookup))
+        fields = bounded(diffs.find_fields(state(one.before), state(one.after), lookup=lookup))
     except Damaged as damage:
         reason = damage.message
     return PlanStatus(
@@ -98,11 +98,11 @@ def would_change(decided: Decided, snapshot: StoreSnapshot, *, seed: bytes) -> d
         key, new = outcome.key, None
         if outcome.change is not Change.DELETE:
             sent = ResourceState(decided.document(outcome).document(), dict(decided.fits[key].secrets))
-            new = plan_fields.veiled(sent, known=decided.kept.get(key, ()), seed=seed)
+            new = diffs.veiled(sent, known=decided.kept.get(key, ()), seed=seed)
         with suppress(Damaged):
             before = snapshot.view.documents(snapshot.project, [key]).get(key)
             old = None if before is None else stored_state(key, before)
-            old = old and plan_fields.veiled(old, known=old.secrets, seed=seed)
-            found[key] = bounded(plan_fields.find_fields(old, new, lookup=lookup), most=min(left, plan.MOST_FIELDS))
+            old = old and diffs.veiled(old, known=old.secrets, seed=seed)
+            found[key] = bounded(diffs.find_fields(old, new, lookup=lookup), most=min(left, plan.MOST_FIELDS))
             left -= len(found[key][0])
     return found

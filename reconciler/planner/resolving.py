@@ -15,16 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from reconciler.model import (
-    components,
-    desired,
-    masking,
-    names,
-    resource,
-    type_checks,
-    values,
-    violations,
-)
+from reconciler.model import components, desired, masking, names, type_checks, values, violations
 from reconciler.model.components import Reference
 from reconciler.model.desired import Desired
 from reconciler.model.masking import Restored
@@ -130,11 +121,11 @@ def renewed_digest(key: Key, document: StoredDocument, *, hmac_key: bytes) -> by
     """Return the digest of a stored resource without the members that count as absent; None if it has none of these, or
     is damaged.
     """
-    if not resource.may_hold_absent(document.body):
+    if not desired.may_hold_absent(document.body):
         return None
     with suppress(Damaged):
-        owned = resource.without_servers(stored.document_in_clear(key, document))
-        without = resource.without_absent(owned, names.exact_kind(key.kind))
+        owned = desired.without_servers(stored.document_in_clear(key, document))
+        without = desired.without_absent(owned, names.exact_kind(key.kind))
         return None if without == owned else desired.digest(without, hmac_key=hmac_key)
     return None
 

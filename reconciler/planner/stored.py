@@ -12,17 +12,7 @@ from typing import cast
 
 import msgspec
 
-from reconciler.model import (
-    builtins,
-    component_types,
-    components,
-    desired,
-    masking,
-    names,
-    resource,
-    type_checks,
-    values,
-)
+from reconciler.model import builtins, component_types, components, desired, names, type_checks, values
 from reconciler.model.component_types import ComponentType
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
@@ -37,7 +27,8 @@ from reconciler.store.records import StoredDocument, VersionRow
 
 def document_in_clear(key: Key, stored: StoredDocument | VersionRow) -> dict[str, Value]:
     """Return a stored resource with its secrets, and with the server's metadata. Raises Damaged."""
-    return masking.secrets_in_clear(masked_document(key, stored), secrets_by_place(key, stored))
+    masked = masked_document(key, stored)
+    return values.replaced(masked, values.by_place(masked, secrets_by_place(key, stored)))
 
 
 def masked_document(key: Key, stored: StoredDocument | VersionRow) -> dict[str, Value]:
@@ -55,7 +46,7 @@ def shown_spec(key: Key, stored: StoredDocument) -> Value:
 
 def held_secrets(key: Key, stored: StoredDocument | VersionRow) -> dict[Pointer, Value]:
     """Return the secrets of a stored resource by their places in it. Raises Damaged."""
-    return masking.located(masked_document(key, stored), secrets_by_place(key, stored))
+    return values.by_place(masked_document(key, stored), secrets_by_place(key, stored))
 
 
 def secrets_by_place(key: Key, stored: StoredDocument | VersionRow) -> dict[str, Value]:
@@ -212,5 +203,5 @@ class StoreSnapshot:
     def _built_in(self, key: Key) -> StoredState:
         document = builtins.built_in()[key]
         owned = {name: document[name] for name in ("apiVersion", "kind", "metadata", "spec")}
-        owned = resource.without_absent(owned, names.exact_kind(key.kind))
+        owned = desired.without_absent(owned, names.exact_kind(key.kind))
         return StoredState(key, digest=desired.digest(owned, hmac_key=self.hmac_key), version=1, owner=BUILT_IN)

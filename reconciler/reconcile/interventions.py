@@ -11,7 +11,6 @@ from reconciler.git import faults
 from reconciler.git.faults import RepositoryState
 from reconciler.model.errors import Refused
 from reconciler.reconcile.apply import Applier
-from reconciler.reconcile.watched import origin_of
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
 from reconciler.store.records import ApprovalRow, AuditRow, Record, RepositoryRow, SuspensionRow
@@ -116,7 +115,7 @@ def watching_record(now: Repository, row: RepositoryRow, *, is_reload: bool, at:
     by = intervention(now, actor=SETTINGS, at=at)
     if not is_reload and not row.since:  # nothing is remembered
         return Record(repository=row._replace(since=at), audit=(by._replace(action=CREATED),))
-    if not is_reload and row.origin in (None, origin_of(now)):
+    if not is_reload and row.origin in (None, now.origin):
         return None
     return Record(audit=(by._replace(action=CONFIGURED),))
 

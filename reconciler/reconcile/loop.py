@@ -197,13 +197,13 @@ class Loop:
         if self._is_corrected:
             self._is_corrected = False
             self._pace = replace(self._pace, corrected=(*self._pace.corrected, _now())[-MOST:])
-        fault: ReconcilerError | None = Transient("The run could not be recorded.")
         try:
             with log_context.bind_run(run.id):
                 await self.reconciler.reconcile(run)
             fault = run.fault
         except Exception:
             # A bug, and no run could be recorded: the loop continues.
+            fault = Transient("The run could not be recorded.")
             name = self.reconciler.watched.name
             log.exception("The end of the run %s of %s met a fault of the program.", run.id, name)
         finally:

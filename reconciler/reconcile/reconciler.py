@@ -4,6 +4,7 @@ Each step either continues or ends the run, because there is nothing to do or wi
 exit, once. `loop` decides when a run begins.
 """
 
+import hashlib
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,12 +12,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import structs
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead, RefKind
 from reconciler.git.remotes import verification
 from reconciler.git.remotes.following import Following, Remotes
 from reconciler.git.remotes.proposals import Proposal
+from reconciler.git.remotes.sources import source_of
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.secret_references import AvailableSecrets
@@ -24,7 +30,6 @@ from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.runs import Run, RunOutcome, RunTally, RunVerdict, Trigger
-from reconciler.reconcile.watched import fingerprint_of, followed_by, origin_of, source_of
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
@@ -35,6 +40,8 @@ log = logging.getLogger(__name__)
 
 PLANNED_STATES = frozenset({RepositoryState.READY, RepositoryState.PRUNE_HELD, RepositoryState.UNRELATED_ROOT})
 """States that only a plan gives. In these, the same head and fingerprint mean that there may be nothing to do."""
+
+READING_VERSION = 2  # increase it when the program reads the same files differently: then everything is read again
 
 PATIENCE = 0.1  # of the interval: the age up to which another repository's poll of the same remote counts for this one
 
@@ -96,6 +103,10 @@ class Reconciler:
         """
         self.watched = watched
         self.source = source_of(watched)
+        self.rules = watched.rules
+        self._origin = watched.origin
+        facts = [watched.url, watched.follows, watched.project, structs.astuple(self.rules)]
+        self._shaping: list[Any] = [READING_VERSION, environment.rules, *facts]
         self.memory = RepositoryMemory(runs.unread_row(watched))
         self._environment = environment
         self._store = environment.store
@@ -259,7 +270,9 @@ class Reconciler:
         run.full |= self.memory.row.fingerprint != run.fingerprint
 
     def _fingerprint(self, secrets: AvailableSecrets) -> str:
-        return fingerprint_of(self.watched, secrets, rules=self._environment.rules)
+        """Return a digest of all that affects how a commit is judged: if it changes, all files are read again."""
+        known = sorted(secrets.env), sorted(secrets.files), secrets.flat, secrets.patterns
+        return hashlib.sha256(msgspec.json.encode([*self._shaping, *known])).hexdigest()
 
     def _see(self, head: RefHead) -> None:
         self.memory.seen = head.commit
@@ -284,7 +297,7 @@ class Reconciler:
         return not is_held or run.trigger in (Trigger.WATCH, Trigger.HOOK)
 
     def _verdict(self, run: Run) -> RunVerdict:
-        return runs.judge_run(run, self.memory.row, origin=origin_of(self.watched))
+        return runs.judge_run(run, self.memory.row, origin=self._origin)
 
     def _log(self, run: Run, verdict: RunVerdict) -> None:
         name, fields = self.watched.name, {"repository": self.watched.name, "run": run.id, "commit": run.commit}
@@ -356,7 +369,7 @@ class Reconciler:
         """The source of the applied commit: the short name of a branch, or the full name of another ref. It is `HEAD`
         before the first poll, and if the remote's HEAD names no branch.
         """
-        follows = followed_by(self.watched)
+        follows = self.source.follows
         return self.memory.branch or "HEAD" if follows.kind is RefKind.HEAD else _branch(RefHead(follows.full, ""))
 
     def review_job(self, context: Context, proposed: Proposal, *, plan: str) -> ReviewJob:
@@ -378,13 +391,13 @@ class Reconciler:
     def _job(self, context: Context, run: str, *, mirror: Path, commit: str, branch: str, full: bool) -> CommitJob:
         return CommitJob(
             context=context,
-            rules=self.watched.rules,
+            rules=self.rules,
             mirror=str(mirror),
             commit=commit,
             branch=branch,
             run=run,
             full=full,
-            origin=origin_of(self.watched),
+            origin=self._origin,
             neighbours=self._neighbours(),
         )
 

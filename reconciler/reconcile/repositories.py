@@ -7,7 +7,8 @@ from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 
-from reconciler.git.refs import RefHead
+from reconciler.git.refs import Followed, RefHead
+from reconciler.git.remotes.sources import source_of
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model import ids
 from reconciler.model.clock import rfc3339
@@ -18,7 +19,6 @@ from reconciler.reconcile.interventions import Suspended
 from reconciler.reconcile.loop import Loop
 from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
-from reconciler.reconcile.watched import followed_by, source_of
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import AuditRow, Record, ResourceChange, SuspensionRow
@@ -84,15 +84,15 @@ class Repositories:
             await self._environment.remotes.close()
 
     async def _loop(self, one: Repository) -> Loop:
-        neighbours = partial(self._neighbours, one)
+        neighbours, source = partial(self._neighbours, one), source_of(one)
         group = self._groups.setdefault(_group_of(one), CommitGroup(self._environment.applier))
         reconciler = Reconciler(
             one,
             self._environment,
-            following=self._environment.remotes.follow(source_of(one)),
+            following=self._environment.remotes.follow(source),
             neighbours=neighbours,
             group=group,
-            tell_group=partial(self._tell_group, one),
+            tell_group=partial(self._tell_group, one, source.follows),
         )
         made = 0  # the time in the id of the last run, in milliseconds
 
@@ -109,16 +109,16 @@ class Repositories:
     def _neighbours(self, one: Repository) -> tuple[ProjectRepository, ...]:
         """Return the other repositories that fill the same project, by name."""
         return tuple(
-            ProjectRepository(rules=reconciler.watched.rules, branch=reconciler.branch)
+            ProjectRepository(rules=reconciler.rules, branch=reconciler.branch)
             for reconciler in self.reconcilers()
             if reconciler.watched.name != one.name and reconciler.watched.project == one.project
         )
 
-    def _tell_group(self, one: Repository, head: RefHead) -> None:
+    def _tell_group(self, one: Repository, follows: Followed, head: RefHead) -> None:
         """Start runs of the other entries that follow the same remote, to plan the commit together."""
         for loop in self._loops.values():
             other, memory = loop.reconciler, loop.reconciler.memory
-            is_same = _group_of(other.watched) == _group_of(one) and followed_by(other.watched) == followed_by(one)
+            is_same = _group_of(other.watched) == _group_of(one) and other.source.follows == follows
             if is_same and other.why_suspended is None and memory.row.head != head.commit:
                 loop.join()
 

@@ -53,7 +53,7 @@ class Run:
     actor: str
     full: bool = False  # read every file, not only changed ones
     started: datetime | None = None  # None while it is queued
-    fingerprint: str | None = None  # see `watched.fingerprint_of`
+    fingerprint: str | None = None  # a digest of all that affects how a commit is judged
     head: RefHead | None = None
     suspended: str | None = None  # the reason why the repository is suspended
     planned: CommitPlanned | None = None
@@ -100,7 +100,7 @@ class RunVerdict:
 
 def judge_run(run: Run, before: RepositoryRow, *, origin: str) -> RunVerdict:
     """Return the meaning of the run's findings. `before` is the repository's state before the run; `origin` is the
-    present digest from `watched.origin_of`.
+    present digest `Repository.origin`.
     """
     assert run.started is not None
     planned = run.planned

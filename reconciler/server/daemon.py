@@ -134,14 +134,16 @@ async def _up(
     for one in for_logs:
         log.info("Listening for log records on %s.", one, extra={"fields": {"logAddress": one}})
     process.notify(f"READY=1\nSTATUS=listening on {address}")
+    projects = services.accounts.directory.projects
+    routed = sorted({*projects, *await built.delivery.manager.projects()})
     work: dict[str, Coroutine[Any, Any, None]] = {
         "watchdog": _watchdog(),
         "last-uses-of-keys": services.accounts.keep_touched(),
         "sessions": services.sessions.keep(),
         "reloads": _reloads(plan, built, served, reload),
         "erasing": erase_loop(services.store),
-        "routes": built.delivery.keep(services.store),
-        "renderings": built.rendering.keep(services.accounts.directory.projects),
+        "routes": built.delivery.routing.keep(routed),
+        "renderings": built.rendering.keep(sorted(projects)),
         "notifications": built.notifying.keep(),
         "audit": built.auditing.keep(),
         "events": services.events.keep(),

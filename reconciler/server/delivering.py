@@ -1,20 +1,17 @@
-"""Delivery as the daemon runs it, and routes kept up to date: those of a project are read again whenever its resources
-change.
-"""
+"""Delivery as the daemon runs it: queues, exporters and routes put together, and dead letters that expire."""
 
 import contextlib
 import random
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from reconciler.delivery import history, http_client
 from reconciler.delivery.breaker import SendEnvironment, system_clock
-from reconciler.delivery.contract import Behind
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_client import EgressPolicy, HttpClient, Listener
 from reconciler.delivery.http_sender import HttpSender
@@ -23,96 +20,13 @@ from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
 from reconciler.delivery.queue_exporter import QueueExporter
 from reconciler.delivery.secrets import SecretSources
-from reconciler.model import errors
-from reconciler.model.routes import Destination, Routes
+from reconciler.model.routes import Destination
 from reconciler.reconcile.apply import Applier
-from reconciler.server.project_following import AGAIN_SECONDS, ProjectFollowing
+from reconciler.server.project_following import RouteFollowing
 from reconciler.server.schedules import Job, scheduled
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 from reconciler.store.records import ResourceChange
-
-LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of before are used
-
-
-class ProjectFollower(Protocol):
-    """An object that follows the routes of projects."""
-
-    async def left(self, project: str) -> tuple[str, ...]:
-        """Return the destinations with a lane, or with a queue on disk that may not be open yet."""
-
-    async def change(self, routes: Routes) -> None:
-        """Follow the present routes of a project."""
-
-
-Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
-"""Return the routes of a project, and the last known settings of these destinations, which may have none."""
-
-
-class Change(NamedTuple):
-    """The changes of a project since its routes were read. `at` is the time of the first, on the monotonic clock."""
-
-    at: float
-    endpoints: frozenset[str]
-
-    def and_then(self, later: "Change | None") -> "Change":
-        """Return both as one."""
-        return self if later is None else Change(self.at, self.endpoints | later.endpoints)
-
-
-class RouteFollowing(ProjectFollowing):
-    """The projects whose routes must be read, in the order of their changes."""
-
-    verb = "routes"
-
-    def __init__(
-        self,
-        read: Read,
-        follower: ProjectFollower,
-        *,
-        monotonic: Callable[[], float],
-        again_seconds: float = AGAIN_SECONDS,
-    ) -> None:
-        super().__init__(again_seconds=again_seconds)
-        self._monotonic = monotonic
-        self._unread: dict[str, Change] = {}  # what no reading that has begun sees
-        self._being_read: Change | None = None  # what the reading that has begun sees
-        self._read = read
-        self._follower = follower
-        self._reading: str | None = None
-
-    def heard(self, told: ResourceChange) -> None:
-        if told.changed and told.project is not None:
-            change = Change(self._monotonic(), frozenset(told.changed_endpoints))
-            self._unread[told.project] = self._unread.get(told.project, change).and_then(change)
-        super().heard(told)
-
-    def behind(self, project: str) -> Behind | None:
-        """Return how far the routes of a project are behind the store; None if they are not."""
-        change = self._unread.get(project)
-        if project == self._reading and self._being_read is not None:
-            change = self._being_read.and_then(change)
-        if change is None:
-            return None
-        return Behind(self._monotonic() - change.at > LATE_SECONDS, change.endpoints)
-
-    async def _follow(self, project: str) -> bool:
-        self._reading = project
-        change = self._being_read = self._unread.pop(project, None)
-        routes = None
-        try:
-            routes = await self._read(project, await self._follower.left(project))
-            await self._follower.change(routes)
-        except errors.ReconcilerError as problem:
-            # Of routes that were read, the rest is followed. What only a person can mend may last: until then the
-            # routes of before are in force.
-            if routes is None and change is not None and not isinstance(problem, errors.Refused):
-                self._unread[project] = change.and_then(self._unread.get(project))
-            raise
-        finally:
-            self._reading = self._being_read = None
-        return False
-
 
 QUEUES = "queues"
 EXPIRY_SECONDS = 600.0
@@ -124,15 +38,6 @@ class Delivering:
 
     manager: Manager
     routing: RouteFollowing
-    expiry: "Expiry"
-
-    async def keep(self, store: Store) -> None:
-        """Follow what every project routes, expire dead letters, and sample destinations, forever."""
-        async with scheduled(
-            Job("dead-letters", EXPIRY_SECONDS, self.expiry.expire),
-            Job("delivery-history", history.INTERVAL_SECONDS, self.manager.sample),
-        ):
-            await self.routing.keep(sorted({*(await store.directory()).projects, *await self.manager.projects()}))
 
 
 def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> EgressPolicy:
@@ -184,7 +89,11 @@ async def delivering(
         store.subscribe(ResourceChange, routing.heard)
         expiry = Expiry(manager, max_age=delivery.dead_letters.max_age, now=_now)
         try:
-            yield Delivering(manager, routing, expiry)
+            async with scheduled(
+                Job("dead-letters", EXPIRY_SECONDS, expiry.expire),
+                Job("delivery-history", history.INTERVAL_SECONDS, manager.sample),
+            ):
+                yield Delivering(manager, routing)
         finally:
             await manager.drain(seconds=0)
             await manager.close()

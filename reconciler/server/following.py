@@ -15,8 +15,7 @@ from pathlib import Path
 from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.remote import RemotePlace
-from reconciler.git.remotes.sources import Source
-from reconciler.reconcile.watched import source_of
+from reconciler.git.remotes.sources import Source, source_of
 from reconciler.settings.models import Settings
 
 MIRRORS = "mirrors"

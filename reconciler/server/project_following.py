@@ -1,19 +1,23 @@
-"""Work that is done for a project whenever its resources change: one project at a time, and once more if it changes
-meanwhile. So the worker has one such job, however fast commits come.
+"""Routes and renderings kept up to date: work that is done for a project whenever its resources change.
+
+One project at a time, and once more if it changes meanwhile. So the worker has one such job, however fast commits come.
 """
 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from reconciler.delivery.contract import Behind
 from reconciler.model import errors
+from reconciler.model.routes import Routes
 from reconciler.store.records import ResourceChange
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 10.0  # after a project could not be read or followed
+LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of before are used
 PAUSE_SECONDS = 0.05  # between two readings, for what changes together
 
 
@@ -82,6 +86,85 @@ class ProjectFollowing(ABC):
             log.warning(told, project, self.verb, message)
         timer = asyncio.get_running_loop().call_later(self._again_seconds, self.ask, project)
         self._faults[project] = ProjectFault(message, timer)
+
+
+class ProjectFollower(Protocol):
+    """An object that follows the routes of projects."""
+
+    async def left(self, project: str) -> tuple[str, ...]:
+        """Return the destinations with a lane, or with a queue on disk that may not be open yet."""
+
+    async def change(self, routes: Routes) -> None:
+        """Follow the present routes of a project."""
+
+
+Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
+"""Return the routes of a project, and the last known settings of these destinations, which may have none."""
+
+
+class Change(NamedTuple):
+    """The changes of a project since its routes were read. `at` is the time of the first, on the monotonic clock."""
+
+    at: float
+    endpoints: frozenset[str]
+
+    def and_then(self, later: "Change | None") -> "Change":
+        """Return both as one."""
+        return self if later is None else Change(self.at, self.endpoints | later.endpoints)
+
+
+class RouteFollowing(ProjectFollowing):
+    """The projects whose routes must be read, in the order of their changes."""
+
+    verb = "routes"
+
+    def __init__(
+        self,
+        read: Read,
+        follower: ProjectFollower,
+        *,
+        monotonic: Callable[[], float],
+        again_seconds: float = AGAIN_SECONDS,
+    ) -> None:
+        super().__init__(again_seconds=again_seconds)
+        self._monotonic = monotonic
+        self._unread: dict[str, Change] = {}  # what no reading that has begun sees
+        self._being_read: Change | None = None  # what the reading that has begun sees
+        self._read = read
+        self._follower = follower
+        self._reading: str | None = None
+
+    def heard(self, told: ResourceChange) -> None:
+        if told.changed and told.project is not None:
+            change = Change(self._monotonic(), frozenset(told.changed_endpoints))
+            self._unread[told.project] = self._unread.get(told.project, change).and_then(change)
+        super().heard(told)
+
+    def behind(self, project: str) -> Behind | None:
+        """Return how far the routes of a project are behind the store; None if they are not."""
+        change = self._unread.get(project)
+        if project == self._reading and self._being_read is not None:
+            change = self._being_read.and_then(change)
+        if change is None:
+            return None
+        return Behind(self._monotonic() - change.at > LATE_SECONDS, change.endpoints)
+
+    async def _follow(self, project: str) -> bool:
+        self._reading = project
+        change = self._being_read = self._unread.pop(project, None)
+        routes = None
+        try:
+            routes = await self._read(project, await self._follower.left(project))
+            await self._follower.change(routes)
+        except errors.ReconcilerError as problem:
+            # Of routes that were read, the rest is followed. What only a person can mend may last: until then the
+            # routes of before are in force.
+            if routes is None and change is not None and not isinstance(problem, errors.Refused):
+                self._unread[project] = change.and_then(self._unread.get(project))
+            raise
+        finally:
+            self._reading = self._being_read = None
+        return False
 
 
 class RenderingFollowing(ProjectFollowing):

@@ -3,12 +3,14 @@
 The types of these settings are here; types that other sections use too are in `scalars`.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 from urllib.parse import urlsplit
 
+import msgspec
 from pydantic import AfterValidator, Field
 
 from reconciler.model import forges, gitignore
@@ -253,6 +255,18 @@ class Repository(Topic):
         lacking = [f"credentials.{topic_key(name)}" for name in NEEDED if not getattr(self.credentials, name)]
         if scheme == "ssh" and lacking:
             yield ("url",), f"needs {' and '.join(lacking)}, since a host is trusted by its key alone"
+
+    @property
+    def origin(self) -> str:
+        """A digest of the URL and the followed ref. While it is the same, a head should continue the history of the
+        applied commit. Credentials do not matter.
+        """
+        return hashlib.sha256(msgspec.json.encode([self.url, self.follows])).hexdigest()
+
+    @property
+    def follows(self) -> tuple[str | None, ...]:
+        """The settings that say which ref or commit is followed; at most one is set."""
+        return self.branch, self.tag, self.commit, self.ref
 
     @property
     def rules(self) -> RepositoryRules:

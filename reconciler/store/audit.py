@@ -17,7 +17,7 @@ import msgspec
 
 from reconciler.model import audit_chain, errors, text
 from reconciler.model.audit_chain import ChainAnchor, ChainHead, ChainHeader, ChainRewrite, Content
-from reconciler.store import checksums, database
+from reconciler.store import commit, database
 from reconciler.store.database import Connection
 from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 
@@ -63,12 +63,6 @@ def forget(connection: Connection, *, before: str) -> bool:
         connection.run("remove_events", number)
         connection.run("remove_rewrites", number)
     return True
-
-
-def read_anchor(connection: Connection) -> ChainAnchor | None:
-    """Return the start of the chain; None if the store has lost it."""
-    row = connection.first("audit_anchor")
-    return None if row is None else ChainAnchor(ChainHead(row[0], row[1]), *row[2:])
 
 
 def read_links(connection: Connection, limit: int = EVERY_LINK) -> Generator[ChainLink, None, None]:
@@ -140,7 +134,7 @@ def _render_event(connection: Connection, place: AuditPlace, event: AuditRow, *,
 def _version(connection: Connection, event: AuditRow, number: int | None) -> msgspec.Raw | None:
     """Return the version that an event refers to, as in the resource's history; None if there is none."""
     row = connection.first("version_shown", event.project, event.kind, event.name, number)
-    return None if row is None else msgspec.Raw(checksums.shown_row(row, damaged=lambda *_: None))
+    return None if row is None else msgspec.Raw(database.shown_row(row, damaged=lambda *_: None))
 
 
 def _detail(event: AuditRow) -> dict[str, object] | None:
@@ -208,7 +202,7 @@ def verify(
     """
     with database.faults("read"), closing(database.open_reader(path)) as connection, watched(connection):
         connection.execute("begin deferred")  # all reads see one revision
-        anchor = read_anchor(connection)
+        anchor = commit.read_anchor(connection)
         if anchor is None:
             raise BrokenChain("The audit has lost its anchor, the hash that its first link follows.")
         verified = VerifiedChain(anchor, anchor.head)

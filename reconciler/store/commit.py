@@ -1,6 +1,6 @@
 """One commit: a record and the parts of a change, written in one transaction with the next link of the audit.
 
-All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's.
+What writes runs on the thread that writes. Only rows are written here: rules about resources are the planner's.
 
 A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites the freed bytes, but when
 rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages. So
@@ -19,11 +19,17 @@ from time import monotonic
 from typing import Any
 
 from reconciler.model import audit_chain
-from reconciler.model.audit_chain import ChainHead, ChainRewrite, Content
+from reconciler.model.audit_chain import ChainAnchor, ChainHead, ChainRewrite, Content
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS
-from reconciler.store import checksums, database, records
+from reconciler.store import database, records
 from reconciler.store.contract import Moved, StoreFault
 from reconciler.store.database import Connection
+
+
+def read_anchor(connection: Connection) -> ChainAnchor | None:
+    """Return the start of the chain; None if the store has lost it."""
+    row = connection.first("audit_anchor")
+    return None if row is None else ChainAnchor(ChainHead(row[0], row[1]), *row[2:])
 
 
 def chain_head(connection: Connection) -> ChainHead:
@@ -223,7 +229,7 @@ def _write_resources(connection: Connection, part: records.Changes) -> None:
     # The row id of each version, by project, kind, name and version.
     first = connection.value("last_version") + 1
     numbers = {row[:4]: number for number, row in enumerate(part.versions, first)}
-    checked = ((*row, checksums.checksum_of(row.body, row.secrets)) for row in part.versions)
+    checked = ((*row, database.checksum_of(row.body, row.secrets)) for row in part.versions)
     connection.each("insert_version", ((number, *row) for number, row in enumerate(checked, first)))
     connection.each("insert_reference", part.references)
     connection.each("put_head", ((*row, numbers.get(row[:4])) for row in part.heads))
@@ -231,7 +237,7 @@ def _write_resources(connection: Connection, part: records.Changes) -> None:
     connection.each("forget_past_route", (row[:2] for row in part.past_routes if row.past is None))
     connection.each("put_past_route", (row for row in part.past_routes if row.past is not None))
     rewritten = (
-        (row.body, row.secrets, checksums.checksum_of(row.body, row.secrets), *row[:4]) for row in part.rewritten
+        (row.body, row.secrets, database.checksum_of(row.body, row.secrets), *row[:4]) for row in part.rewritten
     )
     connection.each("rewrite_version", rewritten)
     # One that is in force may hold what is masked or redacted here.

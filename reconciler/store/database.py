@@ -1,25 +1,89 @@
-"""SQLite connections, named statements and numbered migrations.
+"""SQLite connections, named statements, numbered migrations, and the checksum of each stored version.
 
 One connection writes, any number read. Errors of SQLite and of the disk become a `StoreFault` here, and nowhere else.
 All SQL is in `queries.sql` and the migrations, here and of `ops.db` (`operations`). A migration is applied in one
 transaction with its record.
+
+The checksum is zlib's CRC-32: it finds every flipped bit, and takes less than a microsecond for a body of some
+kilobytes, so every read checks it. It protects against faulty disks and memory, not against people who can write the
+file.
 """
 
 import contextlib
 import functools
+import logging
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from reconciler.model import errors
+from reconciler.model import errors, rendering
 from reconciler.model.errors import Refused
-from reconciler.store import checksums
+from reconciler.model.rendering import LATEST, is_source
 from reconciler.store.contract import NewerStore, StoreFault
 from reconciler.store.records import DamagedVersion
+
+log = logging.getLogger(__name__)
+
+MOST_DAMAGED = 1_000  # damaged versions that are remembered; one more finds a disk that is to be replaced anyway
+
+
+def checksum_of(body: bytes, secrets: bytes | None) -> int:
+    """Return the checksum of one version."""
+    return zlib.crc32(body) if secrets is None else zlib.crc32(secrets, zlib.crc32(body))
+
+
+def is_damaged(body: bytes, secrets: bytes | None, checksum: int) -> bool:
+    """Return True if a version differs from what was stored."""
+    return checksum != checksum_of(body, secrets)
+
+
+class Damage:
+    """The versions that were found damaged. It is used from several threads."""
+
+    def __init__(self) -> None:
+        self._found: dict[DamagedVersion, None] = {}
+
+    def note(self, one: DamagedVersion) -> None:
+        """Record a damaged version."""
+        if one in self._found or len(self._found) >= MOST_DAMAGED:
+            return
+        self._found[one] = None
+        told = "Version %d of the %s %s of the project %s is damaged in the store: it is not what was stored."
+        log.error(told, one.version, one.kind, one.name, one.project)
+
+    def tell(self, is_damaged: Callable[[DamagedVersion], bool]) -> list[DamagedVersion]:
+        """Return those that are still present and damaged."""
+        for one in [each for each in self._found if not is_damaged(each)]:
+            del self._found[one]
+        return sorted(self._found)
+
+
+def shown_row(row: tuple[Any, ...], *, damaged: Callable[[str, str, int], object]) -> bytes:
+    """Return a resource as a reader gets it. For a damaged one, return a placeholder and call `damaged` with its kind,
+    name and version: a damaged resource must not break a list.
+    """
+    if is_damaged_row(row):
+        kind, name, version = row[8:]
+        damaged(kind, name, version)
+        return rendering.damaged(kind, name, version=version, latest=row[1] is not None)
+    return rendering.shown(row[:6])
+
+
+def is_damaged_row(row: tuple[Any, ...]) -> bool:
+    """Return True if a row for a reader is damaged.
+
+    Every resource of every list passes through this, so the common case needs few calls.
+    """
+    body, status, head, tail, _, _, secrets, checksum, _, _, _ = row
+    if checksum != (zlib.crc32(body) if secrets is None else checksum_of(body, secrets)):
+        return True
+    return not (is_source(head, tail) and (status is None or status == LATEST or rendering.is_json(status)))
+
 
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
@@ -80,7 +144,7 @@ def open_writer(path: Path) -> Connection:
             "secure_delete = on",
             f"journal_size_limit = {WAL_LIMIT_BYTES}",
         )
-        connection.create_function("checksum_of", 2, checksums.checksum_of, deterministic=True)  # for a migration
+        connection.create_function("checksum_of", 2, checksum_of, deterministic=True)  # for a migration
         return connection
 
 
@@ -96,7 +160,7 @@ def damaged_versions(connection: Connection, *, after: int) -> tuple[list[Damage
     """
     found, last = [], after
     for last, project, kind, name, version, *held in connection.run("examined", after, EXAMINED):  # noqa: B007
-        if checksums.is_damaged(*held):
+        if is_damaged(*held):
             found.append(DamagedVersion(project, kind, name, version))
     return found, last
 

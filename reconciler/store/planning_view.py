@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
-from reconciler.store import checksums, database, records
+from reconciler.store import database, records
 from reconciler.store.contract import BATCH
 from reconciler.store.database import Row
 
@@ -27,7 +27,7 @@ class SqlitePlanningView:
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         rows = self._batched("stored", project, keys)
-        found = (_stored(row[:10], damaged=checksums.is_damaged(*row[10:])) for row in rows)
+        found = (_stored(row[:10], damaged=database.is_damaged(*row[10:])) for row in rows)
         return {stored.key: stored for stored in found}
 
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
@@ -35,7 +35,7 @@ class SqlitePlanningView:
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         rows = self._batched("bodies", project, keys)
-        return {Key(*row[8:10]): checksums.shown_row(row, damaged=lambda *_: None) for row in rows}
+        return {Key(*row[8:10]): database.shown_row(row, damaged=lambda *_: None) for row in rows}
 
     def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, records.StoredDocument]:
         rows = self._batched("documents", project, keys)
@@ -162,7 +162,7 @@ class SqlitePlanningView:
 
 def _whole(body: bytes, secrets: bytes | None, checksum: int) -> tuple[bytes, bytes | None]:
     """Return a body and its secrets, both empty if they are damaged."""
-    return (b"", None) if checksums.is_damaged(body, secrets, checksum) else (body, secrets)
+    return (b"", None) if database.is_damaged(body, secrets, checksum) else (body, secrets)
 
 
 def _json(values: Sequence[object]) -> str:

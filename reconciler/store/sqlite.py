@@ -26,11 +26,10 @@ from reconciler.model.audit_chain import ChainAnchor, ChainHead
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
 from reconciler.model.principals import Role, Scope
-from reconciler.store import audit, checksums, database, records
+from reconciler.store import audit, database, records
 from reconciler.store import commit as commits
-from reconciler.store.checksums import Damage
 from reconciler.store.contract import C, Damaged, Moved, StoreFault
-from reconciler.store.database import Connection, Row
+from reconciler.store.database import Connection, Damage, Row
 
 MOST_DEPRECATED = 100  # deprecated resources in a report
 LONGEST = 500  # characters of a message in a report; one more shows that it was longer
@@ -168,7 +167,7 @@ class SqliteStore:
             row = self._first("version_shown", project, *key, version)
         if row is None:
             return None
-        if checksums.is_damaged_row(row):
+        if database.is_damaged_row(row):
             self._damage.note(records.DamagedVersion(project, *row[8:]))
             raise Damaged(rendering.DAMAGED.format(kind=row[8], name=row[9]))
         return rendering.shown(row[:6])
@@ -230,7 +229,7 @@ class SqliteStore:
 
     def _is_damaged(self, one: records.DamagedVersion) -> bool:
         row = self._first("version_shown", *one)
-        return row is not None and row[1] is not None and checksums.is_damaged_row(row)
+        return row is not None and row[1] is not None and database.is_damaged_row(row)
 
     def _showing(self, project: str) -> Callable[[Row], bytes]:
         """Return a function that shows a row of a project to a reader, and notes damage."""
@@ -238,7 +237,7 @@ class SqliteStore:
         def note(kind: str, name: str, version: int) -> None:
             self._damage.note(records.DamagedVersion(project, kind, name, version))
 
-        return partial(checksums.shown_row, damaged=note)
+        return partial(database.shown_row, damaged=note)
 
     async def erase_traces(self) -> records.Traces:
         return await self._on_writer(partial(commits.erase_traces, folder=self.path.parent))
@@ -314,7 +313,7 @@ class SqliteStore:
 
     async def audit_ends(self) -> tuple[ChainAnchor, ChainHead]:
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
-            anchor = audit.read_anchor(self._reader)
+            anchor = commits.read_anchor(self._reader)
             if anchor is not None:
                 return anchor, commits.chain_head(self._reader)
         raise StoreFault("The audit has lost its anchor, the hash that its first link follows: restore a backup.")

@@ -27,7 +27,7 @@ from reconciler.store import engines
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
 from reconciler.version import __version__
-from reconciler.worker import commits, messages, renderings, requests, reviews, routes, sandbox
+from reconciler.worker import commits, messages, projections, redactions, requests, reviews, sandbox
 from reconciler.worker.sandbox import Granted, Protections
 from reconciler.worker.trees import Allowance
 
@@ -124,24 +124,24 @@ class Worker:
                 send(messages.At(blob))
 
         view = open_view(envelope.job.context.store)
-        allowance = Allowance(aside=envelope.aside, at=at)
+        allow = partial(Allowance, aside=envelope.aside, at=at)
         planned: messages.Planned
         match envelope.job:
             case messages.CommitJob() as job:
                 with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
-                    planned = yield from commits.plan_commit(job, snapshot, view, emit=emit, allowance=allowance)
+                    planned = yield from commits.plan_commit(job, snapshot, view, emit=emit, allowance=allow())
             case messages.RequestJob() as job:
                 planned = yield from requests.plan_request(job, view, emit=emit)
             case messages.LineageJob() as job:
                 planned = commits.explain_lineage(job, view, emit=emit)
             case messages.RedactJob() as job:
-                planned = requests.plan_redaction(job, view, emit=emit)
+                planned = redactions.plan_redaction(job, view, emit=emit)
             case messages.RoutesJob() as job:
-                planned = routes.find_routes(job, view, emit=emit)
+                planned = projections.find_routes(job, view, emit=emit)
             case messages.RenderJob() as job:
-                planned = renderings.render_project(job, view, emit=emit)
+                planned = projections.render_project(job, view, emit=emit)
             case messages.ReviewJob() as job:
-                planned = reviews.plan_review(job, view, allowance=allowance)
+                planned = reviews.plan_review(job, view, allowance=allow())
             case messages.CompareJob() as job:
                 statuses = field_changes.compare_versions(job.pairs, view, project=job.context.project)
                 planned = messages.Compared(msgspec.msgpack.encode(statuses))

@@ -29,7 +29,7 @@ from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, UpdateStatus
 from reconciler.model.values import Value
-from reconciler.planner import delivery_changes, pruning
+from reconciler.planner import decisions, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeParts, ChangeRows, Origin, origin_row
 from reconciler.planner.dependants import NOTHING
@@ -40,7 +40,7 @@ from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, LineageRow, OriginRow, PruneRow, RepositoryRow
-from reconciler.worker import contexts, messages, trees
+from reconciler.worker import messages, trees
 from reconciler.worker.messages import CommitJob, CommitPlanned, Emit, LineageFound, LineageJob, Steps
 from reconciler.worker.trees import Allowance, FileLocations, FileScope
 
@@ -111,8 +111,18 @@ class CommitReading:
 
     def store_snapshot(self) -> StoreSnapshot:
         """Return the snapshot of the store that the commit is judged against."""
-        store = contexts.store_snapshot(self.job.context, self.view, check=self.allowance.time)
-        return replace(store, assumed=self.mode.assumed, lenient=self.mode.lenient)
+        context = self.job.context
+        return StoreSnapshot(
+            self.view,
+            context.project,
+            context.hmac_key,
+            context.at,
+            available=context.secrets,
+            check=self.allowance.time,
+            assumed=self.mode.assumed,
+            lenient=self.mode.lenient,
+            refuse_unknown=context.refuse_unknown,
+        )
 
     def head(self, reading: TreeReading, store: StoreSnapshot) -> Head:
         """Return the head to judge, from the files that were read. Raises GitFault."""
@@ -235,12 +245,12 @@ def write_commits(
     made: list[ChangeRows] = []
     planned: dict[int, CommitPlanned] = {}
     applied = {number: one.decided for number, one in enumerate(decided) if not one.refused}
-    flows_changed = delivery_changes.find_flows([*applied.values()], store)
+    flows_changed = decisions.find_flows([*applied.values()], store)
     # A flow is reported by the head that changes its resource.
     holders = {
         one.key: number for number, each in applied.items() for one in each.outcomes if one.change is not Change.NONE
     }
-    tellers = [holders.get(delivery_changes.subject(flow), _reporting_head(decided)) for flow in flows_changed]
+    tellers = [holders.get(decisions.subject(flow), _reporting_head(decided)) for flow in flows_changed]
     # Heads with deletions first: the id of a deleted resource is free for a new one.
     for number in sorted(range(len(commits)), key=lambda number: not decided[number].pruning.deletions):
         commit, decision = commits[number], decided[number]
@@ -248,7 +258,7 @@ def write_commits(
         made += [] if decision.refused else [changes]
         told = [flow for flow, teller in zip(flows_changed, tellers, strict=True) if teller == number]
         planned[number] = _write(commit, decision, changes, changed_by, flows_changed=told, emit=emit)
-    if made:
+    if any(changes.may_mask for changes in made):
         for part in Remasking(made, store.view, check=commits[0].allowance.time).parts():
             emit(part)
     return structs.replace(planned[0], beside=tuple(planned[number] for number in range(1, len(commits))))
@@ -270,7 +280,7 @@ def _write(
     for part in chain(changes.parts(), index, _pruning_parts(job, decision)):
         emit(part)
     decided = () if decision.refused else (decision.decided,)
-    endpoints = delivery_changes.changed_endpoints(decided, commit.store_snapshot())
+    endpoints = decisions.changed_endpoints(decided, commit.store_snapshot())
     pruned = decision.pruning
     told_of = [(one.key and one.key.kind, one.status) for one in decision.decided.outcomes]
     told_of += [(claim.stored.key.kind, UpdateStatus.UNCHANGED) for claim in decision.claims]
@@ -370,8 +380,11 @@ def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value])
         "author": commit.author,
         "date": rfc3339(commit.date),
     }
-    origin = contexts.origin(job.context, principals.repository_actor(repository).name, source)
-    return replace(origin, repository=repository, run=job.run, changed_by=changed_by)
+    context, actor = job.context, principals.repository_actor(repository).name
+    when = (context.at, context.milliseconds, context.seed)
+    return Origin(
+        context.project, actor, repository, job.run, None, *when, source, context.hmac_key, changed_by=changed_by
+    )
 
 
 def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: str) -> bool:

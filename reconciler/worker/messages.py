@@ -223,7 +223,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     resources that this one wants. `refused`: the repository is atomic, and nothing is stored. `hold` and `message` are
     the repository's state if nothing was pruned, and the reason; `approvable` is as in the repository's row. `note` is
     information about a sound state. `held_changed`: the parts contain all resources that stay although the head does
-    not define them. `changed_endpoints` are as in `planner.delivery_changes`.
+    not define them. `changed_endpoints` are as in `planner.decisions`.
     """
 
     tree: str

@@ -1,47 +1,29 @@
-"""The jobs of people: apply, delete, and redact.
-
-A redaction rewrites former versions. The present version of a resource is never redacted, because the next commit would
-bring the text back; if it has the text as a secret, that is correct. A dry run searches only what readers see.
-"""
+"""The jobs of people: apply and delete."""
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 
 import msgspec
 from msgspec import structs
 
-from reconciler.model import (
-    builtins,
-    desired,
-    flows,
-    rendering,
-    request_bodies,
-    resource,
-    stale_routes,
-    values,
-    violations,
-)
-from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model import builtins, desired, flows, rendering, values, violations
+from reconciler.model.desired import Desired, DocumentRules, RequestRefused
 from reconciler.model.error_codes import OF_STATUS
 from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Outcome, StoredState, UpdateStatus
-from reconciler.model.request_bodies import RequestRefused
-from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
-from reconciler.planner import changes, decisions, delivery_changes, field_changes, planner
-from reconciler.planner.changes import ChangeParts, ChangeRows
+from reconciler.planner import changes, decisions, field_changes, planner
+from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.field_changes import BoundedFields
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot, masked_document
-from reconciler.store import records
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import Changes
-from reconciler.worker import contexts, messages
-from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Steps, Verb
+from reconciler.worker import messages
+from reconciler.worker.messages import Emit, RequestJob, RequestPlanned, Steps, Verb
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
 REQUEST_SECONDS = 20.0  # of processor time: ten thousand valid resources take one second
@@ -53,9 +35,7 @@ def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[Re
     stored, 413 if it is too large or takes too long. Raises StoreFault.
     """
     try:
-        items = request_bodies.read_resources(
-            job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE
-        )
+        items = desired.read_resources(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
         rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
         found = desired.read_items(_TimeLeft().each(items), rules=rules) if job.verb is Verb.APPLY else ()
         yield
@@ -71,24 +51,34 @@ def _plan(
     time_left, context, is_dry = _TimeLeft(), job.context, job.options.dry_run
     is_apply = job.verb is Verb.APPLY
     with view.snapshot():
-        snapshot = contexts.store_snapshot(context, view, check=time_left.check)
-        snapshot = replace(snapshot, hide_guesses=is_dry, suspended=view.suspended(context.at))
+        snapshot = StoreSnapshot(
+            view,
+            context.project,
+            context.hmac_key,
+            context.at,
+            hide_guesses=is_dry,
+            suspended=view.suspended(context.at),
+            available=context.secrets,
+            check=time_left.check,
+            refuse_unknown=context.refuse_unknown,
+        )
         decided = _decide_apply(job, items, found, snapshot) if is_apply else _decide_delete(job, items, snapshot)
         source: dict[str, Value] = {"type": "api", "actor": job.actor.name, "date": context.at}
-        origin = replace(contexts.origin(context, job.actor.name, source), request=job.request)
+        when = (context.at, context.milliseconds, context.seed)
+        origin = Origin(context.project, job.actor.name, None, None, job.request, *when, source, context.hmac_key)
         rows = ChangeRows(decided, view, origin=origin)
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
-        remasking = Remasking([rows], view, check=time_left.check)
-        bodies |= remasking.shown(bodies)
+        remasking = Remasking([rows], view, check=time_left.check) if rows.may_mask else None
+        bodies |= {} if remasking is None else remasking.shown(bodies)
         parts = tuple(rows.parts())
         # An unchanged resource may have become complete.
         changed = not is_dry and (
             bool(decided.standing.rows) or any(one.change is not Change.NONE for one in decided.outcomes)
         )
-        for part in chain(parts, remasking.parts()) if changed else ():
+        for part in chain(parts, () if remasking is None else remasking.parts()) if changed else ():
             emit(part)
-        endpoints = delivery_changes.changed_endpoints([decided], snapshot) if changed else ()
-        changed_flows = delivery_changes.find_flows([decided], snapshot) if is_dry else ()
+        endpoints = decisions.changed_endpoints([decided], snapshot) if changed else ()
+        changed_flows = decisions.find_flows([decided], snapshot) if is_dry else ()
         fields = field_changes.would_change(decided, snapshot, seed=context.seed) if is_dry else {}
     written = _written(parts)
     restated = _restated(bodies, parts)
@@ -142,7 +132,7 @@ def _decide_apply(
 
 def _decide_delete(job: RequestJob, items: Sequence[Value], snapshot: StoreSnapshot) -> Decided:
     """Decide about a delete. Raises RequestRefused if a resource has none of the versions in `matching`."""
-    named = (resource.identify(item) for item in items)  # only kind and name are read
+    named = (desired.identify(item) for item in items)  # only kind and name are read
     wanted = [Desired(key=key, reason=reason) for key, reason in named]
     stored = snapshot.stored((one.key for one in wanted if one.key is not None), to_delete=True)
     references, suspended = snapshot.references(stored, {}), snapshot.suspended
@@ -271,7 +261,7 @@ def _present(outcome: Outcome, items: Sequence[Value], bodies: dict[Key, bytes])
     if outcome.key in bodies and outcome.status is not UpdateStatus.INVALID:
         return bodies[outcome.key]
     assert outcome.ordinal is not None
-    return msgspec.json.encode(resource.mask_all(items[outcome.ordinal]))
+    return msgspec.json.encode(desired.mask_all(items[outcome.ordinal]))
 
 
 def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:
@@ -313,122 +303,3 @@ def _why(outcome: Outcome) -> str | None:
     if owner == BUILT_IN:
         return "it is built in; choose another name"
     return f"managed by the repository {owner}; change it there"
-
-
-class _Obstacle(Exception):
-    """Nothing may be rewritten; the message says why."""
-
-
-def plan_redaction(job: RedactJob, view: PlanningView, *, emit: Emit) -> RedactPlanned:
-    """Find the versions with the text and send the rows that rewrite them, with an audit event. A dry run sends none.
-    Raises StoreFault.
-    """
-    search = _Redaction(job, view)
-    with view.snapshot():
-        if not view.last_versions(search.project, [search.key]):
-            return RedactPlanned(exists=False)
-        try:
-            for part in search.parts():
-                if not job.dry_run:
-                    emit(part)
-        except _Obstacle as obstacle:
-            return RedactPlanned(exists=True, obstacle=str(obstacle))
-    versions = tuple(sorted(search.versions))
-    return RedactPlanned(exists=True, versions=versions, places=search.places)
-
-
-class _Redaction:
-    """A search for a text. Each step adds rows that replace it, and yields their size in bytes."""
-
-    def __init__(self, job: RedactJob, view: PlanningView) -> None:
-        self.project, self.key = job.context.project, Key(job.kind, job.name)
-        self.versions: list[int] = []  # versions in which a reader sees the text
-        self.places = 0  # strings with the text
-        self._rewritten: set[int] = set()  # versions, also those that have it as a secret
-        self._job = job
-        self._view = view
-        self._parts = ChangeParts()
-
-    def parts(self) -> Iterator[Changes]:
-        """Search, and yield the rows. Raises _Obstacle."""
-        steps = (self._redact_versions(), self._redact_status(), self._redact_quotes(), self._end_routes())
-        yield from self._parts.parts(chain(*steps, self._tell_audit()))
-
-    def _redact_versions(self) -> Iterator[int]:
-        """Rewrite every version that has the text. Raises _Obstacle."""
-        present = self._view.stored(self.project, [self.key]).get(self.key)
-        for version in self._view.versions(self.project, self.key):
-            left = self._left(version, is_present=present is not None and present.version == version.version)
-            if left is None:
-                continue
-            self._rewritten.add(version.version)
-            self.places += left.places
-            if left.places:
-                self.versions.append(version.version)
-            self._parts.rows.rewritten.append(version._replace(body=left.body, secrets=left.secrets))
-            yield len(left.body) + len(left.secrets or b"")
-
-    def _left(self, version: records.VersionRow, *, is_present: bool) -> rendering.RedactedVersion | None:
-        """Return a version without the text; None if it does not have it. Raises _Obstacle."""
-        text, context = self._job.text, self._job.context
-        secrets = None if self._job.dry_run or is_present else version.secrets
-        which = f"{version.key.kind} {version.key.name}"
-        try:
-            if rendering.is_known_by(version.body, text):
-                raise _Obstacle(f"The text is a part of the name or the id of {which}, which stay; give a longer text.")
-            left = rendering.redacted_version(
-                version.body, secrets, text, project=self.project, hmac_key=context.hmac_key
-            )
-        except (LookupError, ValueError):
-            told = f"Version {version.version} of {which} is damaged in the store and cannot be read; restore a backup."
-            raise _Obstacle(told) from None
-        if is_present and left is not None:
-            told = f"The present version of {which} still holds the text; change it first, in Git or by apply."
-            raise _Obstacle(told)
-        return left
-
-    def _redact_status(self) -> Iterator[int]:
-        """Redact the status: its list of what is missing may quote an earlier version or a type."""
-        stored = self._view.documents(self.project, [self.key]).get(self.key)
-        if stored is None:
-            return
-        lines = rendering.incomplete(stored.status)
-        left = [rendering.redaction_sentence(line, self._job.text) for line in lines]
-        places = sum(one != other for one, other in zip(lines, left, strict=True))
-        if places:
-            self.places += places
-            status = rendering.with_standing(self.key.kind, stored.status, incomplete=left)
-            self._parts.rows.head_statuses.append(records.HeadStatusRow(self.project, *self.key, 1, status))
-            yield len(status)
-
-    def _redact_quotes(self) -> Iterator[int]:
-        """Redact the sentences of runs and of the audit that quote the text."""
-        for quote in self._view.quotes(self.project, rendering.spellings(self._job.text)):
-            text = rendering.redaction_sentence(quote.text, self._job.text)
-            self.places += 1
-            self._parts.rows.quotes.append(quote._replace(text=text))
-            yield len(text)
-
-    def _end_routes(self) -> Iterator[int]:
-        """End the last good routes that use a rewritten version. The statuses of their Configurations follow when the
-        routes are compiled again.
-        """
-        for name, encoded in self._view.past_routes(self.project).items():
-            before = past = msgspec.json.decode(encoded, type=Past)
-            for use, number in before.uses:
-                if self.key.kind == "Configuration":
-                    ends = self.key.name == name and before.version in self._rewritten
-                else:
-                    ends = self.key == Key("Destination", use) and number in self._rewritten
-                past = stale_routes.without(past, use) if ends else past
-            if past != before:
-                past = structs.replace(past, at=self._job.context.at)
-                row = records.PastRouteRow(self.project, name, int(bool(past.uses)), msgspec.json.encode(past))
-                self._parts.rows.past_routes.append(row)
-                yield 0
-
-    def _tell_audit(self) -> Iterator[int]:
-        job, detail = self._job, f"versions rewritten: {len(self.versions)}; places: {self.places}"
-        event = (job.context.at, self.project, job.actor, "redacted", *self.key)
-        self._parts.rows.audit.append(records.AuditRow(*event, request=job.request, detail=detail))
-        yield 0

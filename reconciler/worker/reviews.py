@@ -28,9 +28,9 @@ from reconciler.git.trees import TreeChange as FileChange
 from reconciler.model import (
     code_owners,
     components,
+    diffs,
     documents,
     plan,
-    plan_fields,
     positions,
     principals,
     rendering,
@@ -41,6 +41,7 @@ from reconciler.model import (
 from reconciler.model.code_owners import CodeOwners
 from reconciler.model.components import MASK
 from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model.diffs import ResourceState
 from reconciler.model.errors import Refused
 from reconciler.model.flows import Flow
 from reconciler.model.names import Key
@@ -53,10 +54,9 @@ from reconciler.model.plan import (
     PlanRendering,
     PlanStatus,
 )
-from reconciler.model.plan_fields import ResourceState
 from reconciler.model.type_checks import FITTING, Lookup
 from reconciler.model.values import Pointer, Value
-from reconciler.planner import decisions, delivery_changes, field_changes, heads
+from reconciler.planner import decisions, field_changes, heads
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
@@ -355,7 +355,7 @@ class EntryWriter:
         before = self._store.view.documents(self._store.project, [key]).get(key)
         old = None if before is None else field_changes.stored_state(key, before)
         if outcome.change is Change.DELETE:
-            yield from plan_fields.find_fields(old, None, lookup=self._lookup)
+            yield from diffs.find_fields(old, None, lookup=self._lookup)
         if outcome.ordinal is None or not (outcome.change in WRITING or outcome.status is UpdateStatus.INVALID):
             return
         document = self._decision.decided.documents[outcome.ordinal]
@@ -367,7 +367,7 @@ class EntryWriter:
         if old is not None and self._mode.live and (renamed or outcome.key not in self._untouched):
             other = _hidden(found, self._read.base.get(key) if self._read.is_read else None)
             new, found = values.replaced(new, other), found | other
-        yield from plan_fields.find_fields(
+        yield from diffs.find_fields(
             old, ResourceState(new, found), lookup=self._lookup, place=lambda pointer: self._place_of(document, pointer)
         )
 
@@ -470,7 +470,7 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     every = [decision.decided for decision in judged]
     written = {key: document for one in every for key, document in one.written(components.TYPES).items()}
     affected, lookup = Affected(every, store), TypeLookup(store.view, project=store.project, coming=written)
-    flows = delivery_changes.find_flows(applied, store)
+    flows = decisions.find_flows(applied, store)
     rendered = find_renderings(applied, affected, store)
     restated = [row for decision in judged for row in decision.decided.standing.rows]
     keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
@@ -485,7 +485,7 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
             decision,
             merged,
             affected=affected,
-            flows=[flow for flow in flows if holder(delivery_changes.subject(flow)) == number],
+            flows=[flow for flow in flows if holder(decisions.subject(flow)) == number],
             restated=[row for row in restated if holder(Key(row.kind, row.name)) == number],
             renderings=[each for each in rendered.found if holder(each.key) == number],
             lookup=lookup,

@@ -32,7 +32,7 @@ from reconciler.delivery.http_client import (
     Unanswered,
     Unsendable,
 )
-from reconciler.model import hosts
+from reconciler.model import webhooks
 from tests import needs
 from tests.delivery.servers import OK, Server, answers, free_port, listening, says
 
@@ -327,7 +327,7 @@ async def test_a_name_that_leads_elsewhere_the_next_time_is_judged_the_next_time
             with pytest.raises(Denied) as caught:
                 await client.send(request, limits=LIMITS)
 
-        assert caught.value.rule == (http_client.OWN_LISTENER if then == "own" else hosts.METADATA)
+        assert caught.value.rule == (http_client.OWN_LISTENER if then == "own" else webhooks.METADATA)
         assert (len(server.heads), api.connections) == (1, 0)
 
 
@@ -344,7 +344,7 @@ def test_of_several_addresses_the_refused_ones_are_skipped(backend: str, caplog:
                 record.getMessage() for record in caplog.records if record.name == "reconciler.delivery.http_client"
             ]
             assert (
-                f"mixed.example:{server.port} led to {METADATA}, which {hosts.METADATA}; it was not connected to"
+                f"mixed.example:{server.port} led to {METADATA}, which {webhooks.METADATA}; it was not connected to"
                 in (told)
             )
 
@@ -392,7 +392,7 @@ async def test_no_more_addresses_of_a_name_are_tried_than_the_limit() -> None:
     many = [f"127.1.{number}.1" for number in range(200)]
     tried: list[str] = []
 
-    def note(address: hosts.Address) -> bool:
+    def note(address: webhooks.Address) -> bool:
         tried.append(str(address))
         return True
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from reconciler.delivery import http_client
 from reconciler.delivery.http_client import DENIED_BY_SETTINGS, OWN_LISTENER, EgressPolicy, Listener
-from reconciler.model import hosts
-from tests.model.test_addresses import WRAPPED
+from reconciler.model import webhooks
+from tests.model.test_webhook_addresses import WRAPPED
 
 IPV4 = st.integers(0, 2**32 - 1).map(IPv4Address)
 NETWORK = st.builds(lambda address, bits: IPv4Network((address, bits), strict=False), IPV4, st.integers(0, 32))
@@ -66,11 +66,11 @@ def test_an_address_is_denied_by_the_most_exact_network_that_holds_it(
 
     found = http_client.egress_refusal(address, port=80, policy=EgressPolicy(allow=allow, deny=deny))
 
-    assert found == (hosts.refusal_reason(address) or expected)
+    assert found == (webhooks.refusal_reason(address) or expected)
 
 
-@given(st.sampled_from(hosts.FORBIDDEN_NETWORKS), st.integers(1, 65535))
-def test_nothing_allows_what_is_always_refused(never: hosts.ForbiddenNetwork, port: int) -> None:
+@given(st.sampled_from(webhooks.FORBIDDEN_NETWORKS), st.integers(1, 65535))
+def test_nothing_allows_what_is_always_refused(never: webhooks.ForbiddenNetwork, port: int) -> None:
     first = never.network.network_address
     allow = (*EVERYTHING, never.network, ip_network(first))
 
@@ -80,7 +80,7 @@ def test_nothing_allows_what_is_always_refused(never: hosts.ForbiddenNetwork, po
 @given(IPV4, st.sampled_from(sorted(WRAPPED)))
 def test_no_way_to_write_an_address_gets_around_deny_or_an_own_listener(address: IPv4Address, way: str) -> None:
     wrapped = IPv6Address(str(WRAPPED[way](address)))
-    if address not in hosts.address_readings(wrapped):
+    if address not in webhooks.address_readings(wrapped):
         return  # 0.x.y.z behind a local prefix, which a translator has nowhere to send
     closed = EgressPolicy(deny=(IPv4Network(address),))
     service = EgressPolicy(listeners=(Listener(address, 3001),), allow=(*EVERYTHING, IPv4Network(address)))
@@ -106,7 +106,7 @@ def test_no_way_to_write_an_address_gets_around_deny_or_an_own_listener(address:
     ],
 )
 def test_the_services_own_listeners_are_refused(listener: str, address: str, port: int, refusal: str | None) -> None:
-    def is_local(one: hosts.Address) -> bool:
+    def is_local(one: webhooks.Address) -> bool:
         return one.is_loopback or one == ip_address("198.51.100.7")
 
     service = EgressPolicy((Listener(ip_address(listener), 3001),), is_local, allow=EVERYTHING)

@@ -8,7 +8,7 @@ import yaml
 from reconciler.delivery import http_client
 from reconciler.delivery import http_client as delivery_egress
 from reconciler.delivery.http_client import Denied, EgressPolicy, HttpTarget
-from reconciler.model import hosts, webhooks
+from reconciler.model import webhooks
 from reconciler.settings.models import Egress
 from tests.docs import pages
 
@@ -23,7 +23,7 @@ def quoted(cell: str) -> list[str]:
 def test_what_is_always_refused_is_in_the_table_in_the_order_that_decides() -> None:
     told = [(*quoted(row["addresses"]), row["the address ..."], row["whose"]) for row in
             pages.table(pages.section(PAGE, "Always refused"))]  # fmt: skip
-    assert told == [(str(never.network), never.rule, never.about) for never in hosts.FORBIDDEN_NETWORKS]
+    assert told == [(str(never.network), never.rule, never.about) for never in webhooks.FORBIDDEN_NETWORKS]
 
 
 def test_what_is_written_inside_is_what_is_read() -> None:
@@ -31,7 +31,7 @@ def test_what_is_written_inside_is_what_is_read() -> None:
     assert len(rows) == 7
     for row in rows:
         [example], [inside] = quoted(row["for example"]), quoted(row["holds"])
-        assert ip_address(inside) in hosts.address_readings(ip_address(example)), row
+        assert ip_address(inside) in webhooks.address_readings(ip_address(example)), row
 
 
 def test_the_worked_rows_come_out_as_they_say() -> None:

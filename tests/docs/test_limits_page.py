@@ -16,14 +16,14 @@ from reconciler.delivery.queue import contract as queue_contract
 from reconciler.delivery.queue import memory
 from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, proposals, sources, verification
-from reconciler.model import cron, names, positions, type_definitions, validators, violations
+from reconciler.model import cron, names, positions, text, type_definitions, validators
 from reconciler.reconcile import apply, loop
 from reconciler.review import kept_plans, service
 from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations
-from reconciler.worker import client, process, requests, routes, sandbox
+from reconciler.worker import client, process, projections, requests, sandbox
 from reconciler.worker.messages import CommitJob, RequestJob
 from reconciler.worker.trees import COMMIT
 from tests.docs import pages
@@ -76,8 +76,8 @@ PROVIDER = discovery.LIMITS
             f"times {queue_contract.BATCH_RECORDS:,} records or {queue_contract.BATCH_BYTES // MEBIBYTE} MiB",
         ),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
-        ("the routes of a project, with their destinations", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
-        ("versions that are searched for a deleted destination", f"{routes.MOST_VERSIONS:,}"),
+        ("the routes of a project, with their destinations", f"{projections.MOST_BYTES // MEBIBYTE} MiB"),
+        ("versions that are searched for a deleted destination", f"{projections.MOST_VERSIONS:,}"),
         (
             "polls of a repository while they fail",
             f"{loop.MOST} in {loop.WINDOW:g} s, 1 if the head cannot be fetched",
@@ -109,7 +109,7 @@ PROVIDER = discovery.LIMITS
         ("nodes in a file, aliases counted in full", f"{FILE.nodes:,}"),
         ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
         ("nesting in a document", f"{FILE.depth} levels"),
-        ("the text of a reason", f"{violations.MOST_LINES:,} lines, {violations.MOST_CHARACTERS // 1024} KiB"),
+        ("the text of a reason", f"{text.MOST_LINES:,} lines, {text.MOST_CHARACTERS // 1024} KiB"),
         ("labels in one place of a resource", f"{validators.MOST_LABELS:,}"),
         ("parameters of a type", f"{type_definitions.MOST_PARAMETERS:,}"),
         ("valid values of a type, with those in its conditions", f"{type_definitions.MOST_VALUES:,} in all"),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.model import documents, positions, resource
+from reconciler.model import desired, documents, positions
 from reconciler.model.names import Key
 from reconciler.model.values import Value
 
@@ -65,12 +65,12 @@ DOCUMENTS = placed()
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=[document.place for document in DOCUMENTS])
 def test_every_document_is_valid(document: Placed) -> None:
-    assert resource.classify(document.value, api_versions=VERSIONS) is resource.Classification.RESOURCE
-    assert resource.judge(document.value, api_versions=VERSIONS).violations == ()
+    assert desired.classify(document.value, api_versions=VERSIONS) is desired.Classification.RESOURCE
+    assert desired.judge(document.value, api_versions=VERSIONS).violations == ()
 
 
 def resources() -> dict[Key, dict[str, Value]]:
-    judged = [resource.judge(document.value, api_versions=VERSIONS) for document in DOCUMENTS]
+    judged = [desired.judge(document.value, api_versions=VERSIONS) for document in DOCUMENTS]
     found = {one.key: one.owned for one in judged if one.key is not None and one.owned is not None}
     assert len(found) == len(judged), "a kind and name occurs twice"
     return found

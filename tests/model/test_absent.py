@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from reconciler.model import names, resource
+from reconciler.model import desired, names
 from reconciler.model.values import Value
 from tests.model.documents import EXAMPLES, VALUES
 
@@ -94,24 +94,24 @@ def document(kind: str, more: dict[str, Any]) -> dict[str, Any]:
 def test_what_is_absent_is_taken_out(kind: str, sent: dict[str, Any], expected: dict[str, Any]) -> None:
     before = json.dumps(document(kind, sent))
     found = document(kind, sent)
-    assert resource.without_absent(found, names.exact_kind(kind)) == document(kind, expected)
+    assert desired.without_absent(found, names.exact_kind(kind)) == document(kind, expected)
     assert json.dumps(found) == before
 
 
 @pytest.mark.parametrize(("kind", "sent"), KEPT.values(), ids=KEPT)
 def test_everything_else_stays(kind: str, sent: dict[str, Any]) -> None:
     found = document(kind, sent)
-    assert resource.without_absent(found, names.exact_kind(kind)) == found
+    assert desired.without_absent(found, names.exact_kind(kind)) == found
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
 def test_the_examples_hold_nothing_of_that(example: dict[str, Value]) -> None:
     whole = {"spec": {}, **example}
-    assert resource.without_absent(whole, names.exact_kind(str(example["kind"]))) == whole
+    assert desired.without_absent(whole, names.exact_kind(str(example["kind"]))) == whole
 
 
 @given(VALUES)
 def test_it_takes_any_value(value: Value) -> None:
     for kind in (None, *names.KINDS):
-        once = resource.without_absent({"metadata": value, "spec": value}, kind)
-        assert resource.without_absent(once, kind) == once
+        once = desired.without_absent({"metadata": value, "spec": value}, kind)
+        assert desired.without_absent(once, kind) == once

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from reconciler.model import builtins, component_types, components, resource, type_checks, type_definitions, values
+from reconciler.model import builtins, component_types, components, desired, type_checks, type_definitions, values
 from reconciler.model.component_types import ComponentType
 from reconciler.model.names import Key
 from reconciler.model.values import Value
@@ -37,7 +37,7 @@ def test_what_is_reserved_is_built_in() -> None:
 def test_each_breaks_no_rule(key: Key) -> None:
     document = builtins.built_in()[key]
 
-    judged = resource.judge(document, api_versions=API_VERSIONS)
+    judged = desired.judge(document, api_versions=API_VERSIONS)
 
     assert (judged.key, judged.violations) == (key, ())
     if key.kind.endswith("Type"):

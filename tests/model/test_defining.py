@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model import component_types, type_definitions
+from reconciler.model.text import listed
 from reconciler.model.values import Pointer, Value
-from reconciler.model.violations import Violation, listed
+from reconciler.model.violations import Violation
 from tests.model.documents import EXAMPLES, VALUES
 
 

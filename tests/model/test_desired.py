@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import components, desired, resource, values
-from reconciler.model.desired import Desired
+from reconciler.model import components, desired, values
+from reconciler.model.desired import Desired, Judged
 from reconciler.model.names import Key
-from reconciler.model.resource import Judged
 from reconciler.model.values import Value
 from tests.model.documents import API_VERSIONS, EXAMPLES, SCALARS, mutated
 
@@ -21,7 +20,7 @@ CANARY = "hunter2-canary"
 
 
 def judged(document: Value) -> Judged:
-    return resource.judge(document, api_versions=API_VERSIONS, placeholders=True)
+    return desired.judge(document, api_versions=API_VERSIONS, placeholders=True)
 
 
 def owned_of(document: Value) -> dict[str, Value]:
@@ -84,7 +83,7 @@ def test_without_any_of_that_it_says_so() -> None:
 
 @given(mutated(), mutated())
 def test_digests_are_equal_exactly_when_what_a_user_owns_is(one: Value, other: Value) -> None:
-    first, second = (resource.judge(each, api_versions=API_VERSIONS) for each in (one, other))
+    first, second = (desired.judge(each, api_versions=API_VERSIONS) for each in (one, other))
     if first.owned is None or second.owned is None:
         return
     same = values.canonical_json(first.owned) == values.canonical_json(second.owned)

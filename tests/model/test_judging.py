@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 
 from reconciler.model import desired
-from reconciler.model import resource as model_resource
+from reconciler.model import desired as model_resource
+from reconciler.model.desired import MASK_MESSAGE, Classification, Judged
 from reconciler.model.names import LABEL_KEY_RULE, NAME_RULE, Key
-from reconciler.model.resource import MASK_MESSAGE, Classification, Judged
 from reconciler.model.values import Value
 from reconciler.model.violations import Violation, lines
 from tests.model.documents import API_VERSIONS, EXAMPLES, VALUES, mutated

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.model import desired as model_resource
 from reconciler.model import rendering, type_checks, values
-from reconciler.model import resource as model_resource
 from reconciler.model.rendering import Bound, Prepared
 from reconciler.model.values import Value, pointer_text
 from tests.model.documents import API_VERSIONS, EXAMPLES, SCALARS, at, pointers, replaced

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import desired, rendering, resource, type_checks, values
+from reconciler.model import desired, rendering, type_checks, values
 from reconciler.model.desired import DocumentRules
 from reconciler.model.rendering import Delivery, ResourceIdentity, Stale
 from reconciler.model.values import Value
@@ -19,7 +19,7 @@ IDENTITY = ResourceIdentity(id="01JD7Z", version=3, date_modified="2026-11-21T06
 
 
 def prepare(document: Value) -> rendering.Prepared:
-    owned = resource.judge(document, api_versions=API_VERSIONS).owned
+    owned = desired.judge(document, api_versions=API_VERSIONS).owned
     assert owned is not None
     return rendering.prepare(owned, type_checks.fit(owned, look_up).secrets, hmac_key=KEY, bound=BOUND)
 

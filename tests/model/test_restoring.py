@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import builtins, component_types, masking, rendering, resource, type_checks
+from reconciler.model import builtins, component_types, desired, masking, rendering, type_checks, values
 from reconciler.model.component_types import ComponentType
 from reconciler.model.components import MASK
 from reconciler.model.masking import Restored
@@ -432,14 +432,14 @@ def shuffled(value: Any, random: Any) -> Any:
 def test_what_is_stored_comes_back_in_clear(owned: dict[str, Any]) -> None:
     masked, secrets = stored(owned)
     before = copy.deepcopy(masked)
-    assert masking.secrets_in_clear(masked, secrets) == owned
+    assert values.replaced(masked, values.by_place(masked, secrets)) == owned
     assert masked == before
 
 
 @given(documents())
 def test_what_the_service_shows_is_what_it_holds(owned: dict[str, Any]) -> None:
     """An export that is applied again: every secret is kept, and stays one."""
-    judged = resource.judge(owned, api_versions=API_VERSIONS, placeholders=True)
+    judged = desired.judge(owned, api_versions=API_VERSIONS, placeholders=True)
     assert judged.owned is not None, judged.violations
     masked, secrets = stored(owned)
     result = masking.restored(

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.model.routes import Destination, Route, Routes
 from reconciler.store.records import Changes
-from reconciler.worker import requests
+from reconciler.worker import redactions
 from reconciler.worker.messages import Context, RedactJob
 from tests import worlds
 from tests.projects import destination, resource, type_of
@@ -343,7 +343,7 @@ def redact(world: World, kind: str, name: str, text: str) -> None:
         request="request",
         dry_run=False,
     )
-    planned = requests.plan_redaction(job, world.view, emit=parts.append)
+    planned = redactions.plan_redaction(job, world.view, emit=parts.append)
     assert planned.obstacle is None
     world.store(*parts)
     world.store(*world.routes()[1])  # as the service does

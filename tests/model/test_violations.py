@@ -1,6 +1,7 @@
 """Violations: how they are told, and in which order."""
 
-from reconciler.model.violations import LONGEST_POINTER, MOST_LINES, Place, Violation, in_document_order, lines
+from reconciler.model.text import MOST_LINES
+from reconciler.model.violations import LONGEST_POINTER, Place, Violation, in_document_order, lines
 
 
 def test_a_place_is_written_as_compilers_write_it() -> None:

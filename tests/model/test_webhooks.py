@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import hosts, type_checks, webhooks
+from reconciler.model import type_checks, webhooks
 from reconciler.model.values import Value, pointer_text
 from reconciler.model.webhooks import PATH_CHARACTERS
 from tests.model.lookups import look_up
@@ -112,13 +112,13 @@ def test_headers_are_bounded_one_by_one_and_together() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("hostname", "127.1", hosts.NUMERIC),
-        ("hostname", "http://a.example", hosts.HOST_RULE),
-        ("hostname", "${env:A}/b", hosts.HOST_RULE),
-        ("hostname", "169.254.169.254", f"{hosts.METADATA}; the service never connects there"),
-        ("hostname", "[::ffff:a9fe:a9fe]", f"{hosts.METADATA}; the service never connects there"),
-        ("hostname", "0.0.0.0", f"{hosts.THIS_NETWORK}; the service never connects there"),  # noqa: S104
-        ("hostname", "fe80::1", f"{hosts.LINK_LOCAL}; the service never connects there"),
+        ("hostname", "127.1", webhooks.NUMERIC),
+        ("hostname", "http://a.example", webhooks.HOST_RULE),
+        ("hostname", "${env:A}/b", webhooks.HOST_RULE),
+        ("hostname", "169.254.169.254", f"{webhooks.METADATA}; the service never connects there"),
+        ("hostname", "[::ffff:a9fe:a9fe]", f"{webhooks.METADATA}; the service never connects there"),
+        ("hostname", "0.0.0.0", f"{webhooks.THIS_NETWORK}; the service never connects there"),  # noqa: S104
+        ("hostname", "fe80::1", f"{webhooks.LINK_LOCAL}; the service never connects there"),
         *(("path", f"/a{character}b", PATH_CHARACTERS) for character in " \t\r\n\0\x1f\x7f\x85\u00a0\u2028\\#"),
         ("path", "/" + "x" * 4096, "is longer than 4096 characters"),
         *(("content_type", text, MEDIA_TYPE) for text in (
@@ -231,7 +231,7 @@ def test_webhooks_are_judged_wherever_they_stand(owned: dict[str, Any], broken: 
     assert [f"{pointer_text(violation.pointer)}: {violation.message}" for violation in fit.violations] == [
         line
         for place in broken
-        for line in (f"{place}/parameters/0/value: {hosts.HOST_RULE}", f"{place}/parameters/1/value/TE: {BLOCKED}")
+        for line in (f"{place}/parameters/0/value: {webhooks.HOST_RULE}", f"{place}/parameters/1/value/TE: {BLOCKED}")
     ]
 
 

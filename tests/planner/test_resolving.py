@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import desired, resource
+from reconciler.model import desired
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.type_checks import BlindTypes, Fit, TypeOf
@@ -46,7 +46,7 @@ def coming(
     judged: dict[int, Desired] = {}
     arriving: dict[Key, int] = {}
     for position, each in enumerate(documents):
-        found = resource.judge(each, api_versions=frozenset({"service/v1"}))
+        found = desired.judge(each, api_versions=frozenset({"service/v1"}))
         assert found.key is not None, found.violations
         judged[position] = desired.of_judged(found, hmac_key=b"k")
         if position not in barred:

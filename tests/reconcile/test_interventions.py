@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from reconciler.reconcile import interventions, runs
-from reconciler.reconcile.watched import origin_of
 from reconciler.store.records import AuditRow, AuditWanted, RepositoryRow
 from tests.api.parts import Parts, started
 from tests.api.parts import watched as watching
@@ -14,7 +13,7 @@ from tests.store.engines import SqliteEngine
 
 AT = "2026-11-21T06:12:00.123Z"
 NOW = watching("telemetry", Path("/srv/telemetry.git"), project="default")
-ROW = RepositoryRow("telemetry", "default", None, None, None, None, "ready", None, AT, origin_of(NOW))
+ROW = RepositoryRow("telemetry", "default", None, None, None, None, "ready", None, AT, NOW.origin)
 UNREAD = runs.unread_row(NOW)
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.remotes.sources import source_of
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model.errors import ReconcilerError, Refused, Transient
 from reconciler.reconcile import interventions, runs
@@ -22,7 +23,6 @@ from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.loop import MOST, WINDOW, Loop
 from reconciler.reconcile.reconciler import Reconciler, RepositoryMemory
 from reconciler.reconcile.runs import Run, Trigger
-from reconciler.reconcile.watched import source_of
 from reconciler.settings import bounded_io
 from reconciler.store.records import SuspensionRow
 from tests import entries

@@ -14,13 +14,13 @@ from api.repositories import shown_repository
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes.following import Following
+from reconciler.git.remotes.sources import source_of
 from reconciler.notifications import observers
 from reconciler.ops import metrics
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, RunTally, Trigger
-from reconciler.reconcile.watched import source_of
 from reconciler.worker.messages import CommitJob, CommitPlanned, Exhausted
 from tests import entries
 from tests.api.parts import Parts, started

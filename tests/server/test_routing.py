@@ -10,7 +10,7 @@ import pytest
 from reconciler.delivery.contract import Behind
 from reconciler.model import errors
 from reconciler.model.routes import Routes
-from reconciler.server.delivering import RouteFollowing
+from reconciler.server.project_following import RouteFollowing
 from reconciler.store.records import ResourceChange
 from tests.waiting import until
 

@@ -1,12 +1,14 @@
-"""Credentials of a remote: where they are, how they are read, and how they are kept out of messages."""
+"""Credentials of a remote: where they are, how they are read, what they give to a run of git, and how they are kept out
+of messages.
+"""
 
 import base64
 import os
 import pwd
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import quote
@@ -167,3 +169,39 @@ def file_content(path: Path, *, limit: int) -> bytes:
 def refuse_file(path: Path, setting: str, wrong: str, mend: str) -> NoReturn:
     """Raise a GitFault that says what is wrong with a file, and what to do."""
     raise GitFault(RepositoryState.UNAUTHORIZED, f"{path}, the file of {setting}, {wrong}; {mend}")
+
+
+# Access to a repository: the additional needs of a run for each kind of URL.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The variables of one run, the open files that they name, and the secrets to remove from its output."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    descriptors: tuple[int, ...] = ()
+    secrets: frozenset[bytes] = frozenset()
+
+
+class Transport:
+    """The access to a repository by its URL and credentials. This class is for `file` and `git`.
+
+    `protocol` is the name in GIT_ALLOW_PROTOCOL.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        self.protocol = protocol
+
+    def install(self) -> str:
+        """Write the files for every run into the program's folder. Return lines for git's configuration file."""
+        return ""
+
+    @asynccontextmanager
+    async def access(self) -> AsyncIterator[Access]:
+        """Return the access of one run, from the present files. Raises GitFault for an unusable file."""
+        yield Access()
+
+
+def quoted_path(text: str) -> str:
+    """Return a text quoted for git's configuration: a value or a subsection name without control characters."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -2,16 +2,24 @@
 
 import base64
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 from reconciler.git.remotes import credentials
-from reconciler.git.remotes.credentials import CA_FILE, PASSWORD_FILE, TOKEN_FILE, Credentials, inherited_path
+from reconciler.git.remotes.credentials import (
+    CA_FILE,
+    PASSWORD_FILE,
+    TOKEN_FILE,
+    Access,
+    Credentials,
+    Transport,
+    inherited_path,
+    quoted_path,
+)
 from reconciler.model.text import visible
 from reconciler.settings.bounded_io import BoundedIO
 
@@ -94,42 +102,6 @@ def split_trace(stderr: bytes) -> tuple[bytes, HttpAnswers]:
         if found[1] == b"<=" and found[2].startswith(RECEIVED)
     )
     return _TRACE.sub(b"", stderr), HttpAnswers(headers)
-
-
-# Access to a repository: the additional needs of a run for each kind of URL.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """The variables of one run, the open files that they name, and the secrets to remove from its output."""
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    descriptors: tuple[int, ...] = ()
-    secrets: frozenset[bytes] = frozenset()
-
-
-class Transport:
-    """The access to a repository by its URL and credentials. This class is for `file` and `git`.
-
-    `protocol` is the name in GIT_ALLOW_PROTOCOL.
-    """
-
-    def __init__(self, protocol: str) -> None:
-        self.protocol = protocol
-
-    def install(self) -> str:
-        """Write the files for every run into the program's folder. Return lines for git's configuration file."""
-        return ""
-
-    @asynccontextmanager
-    async def access(self) -> AsyncIterator[Access]:
-        """Return the access of one run, from the present files. Raises GitFault for an unusable file."""
-        yield Access()
-
-
-def quoted_path(text: str) -> str:
-    """Return a text quoted for git's configuration: a value or a subsection name without control characters."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 # HTTPS (and HTTP on loopback): trusted authorities, the proxy, and passwords or tokens.

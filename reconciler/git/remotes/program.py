@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.remotes import processes
-from reconciler.git.remotes.credentials import ANONYMOUS, Credentials, replace_file
-from reconciler.git.remotes.https import Access, Https, Transport, quoted_path, split_trace
+from reconciler.git.remotes.credentials import ANONYMOUS, Access, Credentials, Transport, quoted_path, replace_file
+from reconciler.git.remotes.https import Https, split_trace
 from reconciler.git.remotes.processes import Command, Finished
 from reconciler.git.remotes.sources import MAX_MEMORY_BYTES
 from reconciler.git.remotes.ssh import Ssh
@@ -183,9 +183,8 @@ class GitProgram:
                     await asyncio.to_thread(self._install)
                 transport = self._transport if remote else Transport("file")
                 async with transport.access() as access:
-                    watch = None
-                    if limits.objects is not None:
-                        watch = FetchWatch(limits.objects, is_traced=transport.protocol in {"https", "http"})
+                    is_traced = transport.protocol in {"https", "http"}
+                    watch = None if limits.objects is None else FetchWatch(limits.objects, is_traced=is_traced)
                     command = Command(
                         arguments=("git", *arguments),
                         folder=self.home,
@@ -198,7 +197,7 @@ class GitProgram:
                         data_bytes=limits.memory_bytes if remote else None,
                         watch=watch,
                     )
-                    return self._output(await processes.run_command(command), access)
+                    return self._output(await processes.run_command(command), access, is_traced=is_traced)
         except Transient as fault:
             raise GitFault(RepositoryState.UNREACHABLE, fault.message) from fault
         except Refused as refused:
@@ -217,16 +216,18 @@ class GitProgram:
                 raise Transient(f"{told}; mend that, and it is made") from error
             self._is_installed = True
 
-    def _output(self, finished: Finished, access: Access) -> Output:
-        errors, answers = split_trace(finished.errors)
-        led = answers.redirect(self._url)
-        notes = [finished.stopped, None if led is None else f"{REDIRECTED}{led}"]
+    def _output(self, finished: Finished, access: Access, *, is_traced: bool) -> Output:
+        errors, retry_after, notes = finished.errors, None, [finished.stopped]
         if finished.stopped is not None and finished.status == 0:
             finished = finished._replace(status=FAILED)  # it ended by itself before the signal reached it
-        if finished.status == 0 and answers.is_foreign:
-            # Git takes any page for a repository of the oldest kind, which has no refs: it would seem to be empty.
-            notes.append(NO_SMART_PROTOCOL)
-            finished = finished._replace(status=FAILED, stdout=b"")
+        if is_traced:
+            errors, answers = split_trace(errors)
+            retry_after, led = answers.retry_after(self._now()), answers.redirect(self._url)
+            notes.append(None if led is None else f"{REDIRECTED}{led}")
+            if finished.status == 0 and answers.is_foreign:
+                # Git takes any page for a repository of the oldest kind, which has no refs: it would seem to be empty.
+                notes.append(NO_SMART_PROTOCOL)
+                finished = finished._replace(status=FAILED, stdout=b"")
         if finished.status < 0 and not finished.truncated and finished.stopped is None:
             notes.append("a signal ended git")  # of somebody else, which says nothing of the repository
         return Output(
@@ -234,7 +235,7 @@ class GitProgram:
             finished.stdout,
             errors.decode("utf-8", "replace"),
             finished.truncated,
-            answers.retry_after(self._now()),
+            retry_after,
             tuple(note for note in notes if note is not None),
             access.secrets,
         )

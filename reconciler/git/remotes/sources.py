@@ -10,6 +10,7 @@ from reconciler.git.refs import Followed, shown_name
 from reconciler.git.remotes.credentials import ANONYMOUS, Credentials
 from reconciler.model.errors import Refused
 from reconciler.settings import scalars
+from reconciler.settings.repositories import Repository
 
 MAX_FETCH_BYTES = 2 << 30  # 2 GiB: the first fetch of a large repository's whole history
 MAX_FETCH_OBJECTS = 5_000_000
@@ -50,6 +51,12 @@ class Source:
     def operand(self) -> str:
         """The repository as an argument of git. With the slash, git does not read a file as a bundle of objects."""
         return f"{self.folder}/" if self.is_local else self.url
+
+
+def source_of(one: Repository) -> Source:
+    """Return the remote that a repository follows by its settings."""
+    follows = refs.following(branch=one.branch, tag=one.tag, commit=one.commit, ref=one.ref)
+    return Source(url=one.url, follows=follows, credentials=Credentials(**dict(one.credentials)), timeout=one.timeout)
 
 
 def local_path(url: str) -> Path:

@@ -12,11 +12,12 @@ from reconciler.git.remotes.credentials import (
     KNOWN_HOSTS_FILE,
     SSH_KEY_FILE,
     SSH_PASSPHRASE_FILE,
+    Access,
     Credentials,
+    Transport,
     secret_content,
     secret_line,
 )
-from reconciler.git.remotes.https import Access, Transport
 from reconciler.settings.bounded_io import BoundedIO
 
 # ssh: its keys and trusted hosts. They come only from the settings, and nothing is forwarded.

@@ -14,10 +14,9 @@ import msgspec
 
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.remote import RemotePlace
-from reconciler.git.remotes.sources import Source
+from reconciler.git.remotes.sources import Source, source_of
 from reconciler.model.errors import ReconcilerError
 from reconciler.ops.doctor import WORKER, DoctorFinding, error, ok, warning
-from reconciler.reconcile.watched import source_of
 from reconciler.settings.repositories import Repository
 from reconciler.worker.client import COMMAND
 from reconciler.worker.process import WorkerGone, WorkerProcess

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.model import builtins, component_types, components, masking, type_checks
+from reconciler.model import builtins, component_types, components, type_checks, values
 from reconciler.model.component_types import ComponentType
 from reconciler.model.names import Key
 from reconciler.planner import resolving
@@ -57,7 +57,8 @@ def _has_status(key: Key, status: dict[str, Any], *, incomplete: bool, own: tupl
 
 def _in_clear(row: dict[str, Any]) -> dict[str, Any]:
     secrets = {} if row["secrets"] is None else json.loads(row["secrets"])
-    return masking.secrets_in_clear(json.loads(row["body"]), secrets)
+    body: dict[str, Any] = json.loads(row["body"])
+    return values.replaced(body, values.by_place(body, secrets))
 
 
 def _reference_rows(world: World) -> dict[Key, set[Key]]:

@@ -4,7 +4,7 @@ import json
 from collections import defaultdict
 from typing import Any, TypeAlias
 
-from reconciler.model import builtins, component_types, masking, type_checks, values
+from reconciler.model import builtins, component_types, type_checks, values
 from reconciler.model.component_types import ComponentType
 from reconciler.model.masking import Matching
 from reconciler.model.names import Key
@@ -32,7 +32,8 @@ def masked(world: World) -> None:
     for row in world.all("select kind, name, version, body, secrets from version order by version desc"):
         key, body = Key(row["kind"], row["name"]), json.loads(row["body"])
         secrets = json.loads(row["secrets"] or "{}")
-        clear, held = masking.secrets_in_clear(body, secrets), masking.located(body, secrets)
+        held = values.by_place(body, secrets)
+        clear = values.replaced(body, held)
         places = {pointer for pointer, _ in type_checks.fit(body, lookup).secrets}
         places |= {place for version in newer[key] for place in _same(version, clear)}
         # What stands in a secret is masked with it.

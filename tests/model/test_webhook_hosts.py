@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import hosts
+from reconciler.model import webhooks
 
 IPV4 = st.integers(0, 2**32 - 1).map(IPv4Address)
 
@@ -36,31 +36,31 @@ IPV4 = st.integers(0, 2**32 - 1).map(IPv4Address)
     ],
 )
 def test_names_and_addresses_may_be_hosts(host: str) -> None:
-    assert hosts.wrong_host(host) is None
+    assert webhooks.wrong_form(host) is None
 
 
 @pytest.mark.parametrize(
     ("host", "sentence"),
     [
-        *((host, hosts.NUMERIC) for host in (
+        *((host, webhooks.NUMERIC) for host in (
             "2852039166", "0251.0376.0251.0376", "0xa9fea9fe", "0XA9.0xfe.0xa9.0xfe", "169.254.43518", "169.16689662",
             "127.1", "127.0.0.1.", "127.0.0.01", "256.0.0.1", "1.2.3.4.5", "0x", "0", "example.0x7f", "a.1",
         )),
-        *((host, hosts.HOST_RULE) for host in (
+        *((host, webhooks.HOST_RULE) for host in (
             "", ".", "..", "a..b", ".a", "-a", "a-", "a.-b", "x" * 64, "x." * 127 + "x", "a b", "a\n", "a\0", "a/b",
             "a@b", "a:b", "a:80", "127.0.0.1:80", "[127.0.0.1]", "[::1", "::1]", "[]", "a%2eb", "a?b", "a#b", "a\\b",
             "${env:A}", "(sensitive)", "1.2.3.4\n", "::1\n",
         )),
-        ("fe80::1%eth0", hosts.ZONE),
-        ("[fe80::1%25eth0]", hosts.ZONE),
-        ("bücher.example", hosts.NOT_ASCII),
-        ("\N{FULLWIDTH DIGIT ONE}27.0.0.1", hosts.NOT_ASCII),
-        ("127\N{IDEOGRAPHIC FULL STOP}0.0.1", hosts.NOT_ASCII),
+        ("fe80::1%eth0", webhooks.ZONE),
+        ("[fe80::1%25eth0]", webhooks.ZONE),
+        ("bücher.example", webhooks.NOT_ASCII),
+        ("\N{FULLWIDTH DIGIT ONE}27.0.0.1", webhooks.NOT_ASCII),
+        ("127\N{IDEOGRAPHIC FULL STOP}0.0.1", webhooks.NOT_ASCII),
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_with_what_to_write_instead(host: str, sentence: str) -> None:
-    assert hosts.wrong_host(host) == sentence
-    assert hosts.literal(host) is None
+    assert webhooks.wrong_form(host) == sentence
+    assert webhooks.literal(host) is None
 
 
 @given(IPV4, st.integers(1, 4), st.lists(st.sampled_from(["{}", "0{:o}", "0x{:x}", "0X{:X}"]), min_size=4, max_size=4))
@@ -70,20 +70,20 @@ def test_no_form_that_programs_read_as_an_address_hides_one(address: IPv4Address
     host = ".".join(form.format(number) for form, number in zip(forms, numbers, strict=False))
 
     assert socket.inet_aton(host) == address.packed
-    assert host == str(address) or hosts.wrong_host(host) == hosts.NUMERIC
+    assert host == str(address) or webhooks.wrong_form(host) == webhooks.NUMERIC
 
 
 @given(st.text(st.sampled_from("0123456789xXaAfF.:-"), max_size=20))
 def test_what_is_no_literal_is_nothing_that_programs_read_as_an_address(host: str) -> None:
-    if hosts.wrong_host(host) is None and hosts.literal(host) is None:
+    if webhooks.wrong_form(host) is None and webhooks.literal(host) is None:
         with pytest.raises(OSError, match="illegal"):
             socket.inet_aton(host)
 
 
 @given(IPV4)
 def test_an_ipv4_literal_is_its_address(address: IPv4Address) -> None:
-    assert hosts.literal(str(address)) == address
-    assert hosts.bracketed(str(address)) == str(address)
+    assert webhooks.literal(str(address)) == address
+    assert webhooks.bracketed(str(address)) == str(address)
 
 
 @given(st.integers(0, 2**128 - 1).map(IPv6Address), st.booleans(), st.booleans())
@@ -91,14 +91,14 @@ def test_an_ipv6_literal_is_its_address_in_each_form(address: IPv6Address, short
     host = address.compressed if short else address.exploded.upper()
     host = f"[{host}]" if brackets else host
 
-    assert (hosts.wrong_host(host), hosts.literal(host)) == (None, address)
-    assert hosts.bracketed(host) == (host if brackets else f"[{host}]")
+    assert (webhooks.wrong_form(host), webhooks.literal(host)) == (None, address)
+    assert webhooks.bracketed(host) == (host if brackets else f"[{host}]")
 
 
 @given(st.from_regex(r"[-A-Za-z0-9_.:\[\]x]{0,12}", fullmatch=True))
 def test_what_passes_for_a_name_is_one_and_no_address(text: str) -> None:
-    if hosts.is_name(text):
-        assert hosts.wrong_host(text) is None
-        assert hosts.literal(text) is None
+    if webhooks.is_name(text):
+        assert webhooks.wrong_form(text) is None
+        assert webhooks.literal(text) is None
         with pytest.raises(OSError, match="illegal"):
             socket.inet_aton(text)

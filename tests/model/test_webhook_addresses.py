@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import hosts
+from reconciler.model import webhooks
 
 IPV4 = st.integers(0, 2**32 - 1).map(IPv4Address)
-REFUSED_NETWORKS = [never.network for never in hosts.FORBIDDEN_NETWORKS if never.network.version == 4]
+REFUSED_NETWORKS = [never.network for never in webhooks.FORBIDDEN_NETWORKS if never.network.version == 4]
 REFUSED_IPV4 = st.sampled_from(REFUSED_NETWORKS).flatmap(
     lambda network: st.integers(int(network.network_address), int(network.broadcast_address)).map(IPv4Address)
 )
@@ -45,9 +45,9 @@ WRAPPED: dict[str, Callable[[IPv4Address], object]] = {
 def test_every_way_to_write_a_refused_ipv4_address_inside_ipv6_is_refused(address: IPv4Address, way: str) -> None:
     wrapped = IPv6Address(str(WRAPPED[way](address)))
 
-    assert hosts.refusal_reason(address) is not None
+    assert webhooks.refusal_reason(address) is not None
     if int(wrapped) > 1:  # :: and ::1 are IPv6 addresses of their own
-        assert hosts.refusal_reason(wrapped) is not None
+        assert webhooks.refusal_reason(wrapped) is not None
 
 
 @given(IPV4, st.sampled_from(sorted(WRAPPED)))
@@ -55,23 +55,23 @@ def test_what_is_written_inside_is_among_the_readings(address: IPv4Address, way:
     wrapped = IPv6Address(str(WRAPPED[way](address)))
 
     if int(wrapped) > 1:
-        assert address in hosts.address_readings(wrapped)
+        assert address in webhooks.address_readings(wrapped)
 
 
 @given(IPV4)
 def test_an_ipv4_address_stands_for_itself(address: IPv4Address) -> None:
-    assert hosts.address_readings(address) == (address,)
-    assert hosts.address_readings(IPv6Address(f"::ffff:{address}")) == (address,)
+    assert webhooks.address_readings(address) == (address,)
+    assert webhooks.address_readings(IPv6Address(f"::ffff:{address}")) == (address,)
 
 
-@given(st.sampled_from(hosts.FORBIDDEN_NETWORKS), st.data(), st.sampled_from(["", "%1", "%eth0"]))
+@given(st.sampled_from(webhooks.FORBIDDEN_NETWORKS), st.data(), st.sampled_from(["", "%1", "%eth0"]))
 def test_every_address_of_a_refused_network_is_refused(
-    never: hosts.ForbiddenNetwork, data: st.DataObject, zone: str
+    never: webhooks.ForbiddenNetwork, data: st.DataObject, zone: str
 ) -> None:
     number = data.draw(st.integers(int(never.network.network_address), int(never.network.broadcast_address)))
     address = IPv4Address(number) if never.network.version == 4 else ip_address(f"{IPv6Address(number)}{zone}")
 
-    assert hosts.refusal_reason(address) is not None
+    assert webhooks.refusal_reason(address) is not None
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_every_address_of_a_refused_network_is_refused(
     ],
 )
 def test_loopback_private_and_public_addresses_are_refused_nowhere_for_what_they_are(address: str) -> None:
-    assert hosts.refusal_reason(ip_address(address)) is None
+    assert webhooks.refusal_reason(ip_address(address)) is None

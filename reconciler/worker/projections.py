@@ -1,29 +1,34 @@
-"""Finding the routes of a project.
+"""What is derived from the resources of a project after a change: its routes, and its renderings for Collectors.
 
-`status.delivery` is compared at the same time. Every change already updates it (`planner.dependants`), so it differs
+`status.delivery` is compared with the routes. Every change already updates it (`planner.dependants`), so it differs
 only if an earlier version of the product stored it, or a redaction ended a route. Then it is stored again.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
+from time import monotonic
 
 import msgspec
 from msgspec import structs
 
-from reconciler.model import builtins, components, errors, rendering, routes, stale_routes
+from reconciler.collectors.rendering import Renderer, Rendering, render_status
+from reconciler.model import builtins, components, errors, rendering, routes
 from reconciler.model.names import Key
 from reconciler.model.rendering import Delivery
-from reconciler.model.routes import ComponentUse, Destination, Route, Routes, Storage, Use, Wanting
-from reconciler.model.stale_routes import Past
+from reconciler.model.routes import ComponentUse, Destination, Route, Routes, RunsOn, Storage, Use, Wanting
 from reconciler.model.values import Value
 from reconciler.planner import delivery as planner_delivery
 from reconciler.planner import stored as planner_stored
+from reconciler.planner.changes import ChangeParts
+from reconciler.planner.delivery import Past
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import Changes, HeadStatusRow, StoredDocument, VersionRow
+from reconciler.store.records import Changes, HeadStatusRow, RenderingRow, StoredDocument, Unrendered, VersionRow
+from reconciler.version import __version__
 from reconciler.worker import messages
-from reconciler.worker.messages import Emit, RoutesFound, RoutesJob
+from reconciler.worker.messages import Context, Emit, Rendered, RenderJob, RoutesFound, RoutesJob
 
 STATUSES = 250  # in one part
 MOST_BYTES = 64 * 1024 * 1024  # of all routes of a project; the service holds them in memory
@@ -40,7 +45,7 @@ def find_routes(job: RoutesJob, view: PlanningView, *, emit: Emit) -> RoutesFoun
     """
     project = job.context.project
     with view.snapshot() as revision:
-        search = _Search(view, project)
+        search = _RouteSearch(view, project)
         restated = 0
         for rows in messages.batches(search.compile(), STATUSES):
             emit(Changes(head_statuses=rows))
@@ -60,7 +65,7 @@ def find_routes(job: RoutesJob, view: PlanningView, *, emit: Emit) -> RoutesFoun
     return RoutesFound(restated, encoded)
 
 
-class _Search:
+class _RouteSearch:
     """The search in one revision. It reads each component once, when a Configuration first names it."""
 
     def __init__(self, view: PlanningView, project: str) -> None:
@@ -104,14 +109,14 @@ class _Search:
         if compiled.route is not None:
             self.routes.append(compiled.route)
             self.destinations |= {one.name: one for one in compiled.destinations}
-            return stale_routes.told(compiled.verdict)
+            return planner_delivery.told(compiled.verdict)
         past = None if remembered is None else msgspec.json.decode(remembered, type=Past)
         if past is None or past.id != rendering.identity_of(document).id:
-            return stale_routes.told(compiled.verdict)
+            return planner_delivery.told(compiled.verdict)
         wanted = routes.wants(key.name, spec, self._part)
         if wanted:
-            self.wanting.append(Wanting(labels=routes.labels(spec), until=stale_routes.wanted_until(past)))
-        return stale_routes.told(compiled.verdict, self._in_force(key, past, wanted))
+            self.wanting.append(Wanting(labels=routes.labels(spec), until=planner_delivery.wanted_until(past)))
+        return planner_delivery.told(compiled.verdict, self._in_force(key, past, wanted))
 
     def _in_force(self, key: Key, past: Past, wanted: Sequence[Use]) -> Past:
         """Collect the usable parts of a last good route, without parts that are damaged or no longer fit their type."""
@@ -121,7 +126,7 @@ class _Search:
             now = next((use for use in wanted if use.name == name), None)
             destination = None if spec is None else self._good(key, past, name, now)
             if destination is None:
-                past = stale_routes.without(past, name)
+                past = planner_delivery.route_without(past, name)
             elif name not in self._last_good or self._last_good[name][0] <= number:
                 self._last_good[name] = (number, structs.replace(destination, held=name in past.held))
         if past.uses:
@@ -197,3 +202,79 @@ def _spec_of(key: Key, held: StoredDocument | VersionRow) -> Value:
     with suppress(Damaged):
         return planner_stored.document_in_clear(key, held)["spec"]
     return None
+
+
+RENDERING_SECONDS = (
+    5.0  # of one job, and those of one Configuration: then what is rendered is stored, and other projects go on
+)
+
+
+def render_project(job: RenderJob, view: PlanningView, *, emit: Emit) -> Rendered:
+    """Render some of the Configurations that are due. Raises StoreFault."""
+    until = monotonic() + RENDERING_SECONDS
+    parts = ChangeParts()
+    with view.snapshot():
+        search = _RenderingSearch(view, job.context)
+        due = iter(view.unrendered(job.context.project, search.program))
+
+        def weights() -> Iterator[int]:
+            for one in due:
+                for row in search.rows(one):
+                    parts.rows.renderings.append(row)
+                    yield len(row.body or b"") + len(row.status)
+                if monotonic() > until:
+                    return
+
+        for part in parts.parts(weights()):
+            emit(part)
+    return Rendered(is_all=next(due, None) is None)
+
+
+class _RenderingSearch:
+    """The resources of a project in one revision, each read once."""
+
+    def __init__(self, view: PlanningView, context: Context) -> None:
+        self._view = view
+        self._project = context.project
+        self.program = " ".join((__version__, *context.secrets.patterns))  # what rendering depends on beside resources
+        self._stored = TypeLookup(view, project=context.project, coming={})
+        self._specs: dict[Key, Value] = {}
+        self._secrets = context.secrets
+
+    @cached_property
+    def _renderer(self) -> Renderer:
+        return Renderer(self._spec, secrets=self._secrets)
+
+    def rows(self, one: Unrendered) -> Iterator[RenderingRow]:
+        """Yield the row of a Configuration; none for one that cannot be read: what is in force stays so."""
+        key = Key("Configuration", one.configuration)
+        held = self._view.documents(self._project, [key])[key]
+        try:
+            said, made = (one.said, None) if one.is_said else self._rendered(key, held, one.said)
+        except Damaged:
+            return
+        text = None if made is None else made.text
+        status = rendering.with_rendering(held.status, said)
+        made_of = (self._project, key.name, self.program, one.inputs)
+        yield RenderingRow(*made_of, said, text, one.said, held.status, status)
+
+    def _rendered(self, key: Key, held: StoredDocument, said: bytes | None) -> tuple[bytes | None, Rendering | None]:
+        """Return its `status.rendering` and a new rendering. Raises Damaged."""
+        spec = planner_stored.shown_spec(key, held)
+        has_raw = isinstance(spec, dict) and spec.get("raw") is not None
+        verdict = routes.route_verdict(key.name, spec, ready=True, known=self._part)
+        if has_raw or verdict.runs_on is not RunsOn.COLLECTORS:
+            return None, None
+        return render_status(self._renderer, spec, said=said, is_incomplete=bool(held.incomplete))
+
+    def _part(self, key: Key) -> ComponentUse | None:
+        spec = self._spec(key)
+        return None if spec is None else routes.component_use(spec)
+
+    def _spec(self, key: Key) -> Value:
+        """Return the masked spec of a resource; None if it is missing or damaged."""
+        if key not in self._specs:
+            self._specs[key] = None
+            with suppress(Damaged):
+                self._specs[key] = self._stored.present(key)
+        return self._specs[key]
