@@ -134,9 +134,11 @@ async def test_the_manager_samples_every_destination_and_shows_rates(tmp_path: P
             await manager.take(PROJECT, await reading.read(bodies.test_request("a line", at=1), json=False))
             await until(lambda: sink.records == ["a line"])
             await until(lambda: manager.shown(PROJECT, "siem", answers=False)["counts"]["delivered"] == 1)
+            await until(lambda: manager.shown(PROJECT, "closed", answers=False)["counts"]["taken"] == 1)
             rates = manager.shown(PROJECT, "siem", answers=False)["rates"]
             await manager.sample()
             await manager.take(PROJECT, LOGS)
+            await until(lambda: manager.shown(PROJECT, "closed", answers=False)["counts"]["taken"] == 4)
             await manager.sample()
             sent, closed = manager.history(PROJECT, "siem"), manager.history(PROJECT, "closed")
             listed = {one["destination"]: one["rates"] for one in manager.all(PROJECT, answers=False)["deliveries"]}
