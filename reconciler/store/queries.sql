@@ -50,17 +50,13 @@ join origin o on o.id = ifnull(r.origin, v.origin)
 where v.project = ? and v.kind = ? and v.name = ?
 order by v.version desc;
 
--- What a resource refers to, each with whether it exists, and what refers to it (1 in the first column).
--- name: references
-select * from (
-  select 0, f.target_kind, f.target_name,
-         exists (select 1 from resource r where r.project = f.project and r.kind = f.target_kind and r.name = f.target_name)
-  from reference f where f.project = ?1 and f.kind = ?2 and f.name = ?3
-  order by f.target_kind, f.target_name limit ?4)
-union all
-select * from (
-  select 1, kind, name, 1 from reference where project = ?1 and target_kind = ?2 and target_name = ?3
-  order by kind, name limit ?4);
+-- What a resource refers to, each with whether it is stored; `users` is the other direction.
+-- name: uses
+select f.target_kind, f.target_name,
+       exists (select 1 from resource r where r.project = f.project and r.kind = f.target_kind and r.name = f.target_name)
+from reference f
+where f.project = ? and f.kind = ? and f.name = ?
+order by f.target_kind, f.target_name;
 
 -- Planning
 

@@ -179,9 +179,12 @@ class SqliteStore:
         return self._pages(_Listing("history", (project, *key), self._showing(project)))
 
     async def references(self, project: str, key: Key, *, limit: int) -> tuple[dict[Key, bool], list[Key]]:
-        rows = await self._read_apart(lambda reader: reader.all("references", project, *key, limit))
-        uses = {Key(kind, name): bool(exists) for is_user, kind, name, exists in rows if not is_user}
-        return uses, [Key(kind, name) for is_user, kind, name, _ in rows if is_user]
+        def read(reader: Connection) -> tuple[dict[Key, bool], list[Key]]:
+            reader.execute("begin deferred")
+            uses, users = (reader.run(one, project, *key).fetchmany(limit) for one in ("uses", "users"))
+            return {Key(kind, name): bool(exists) for kind, name, exists in uses}, [Key(*user) for user in users]
+
+        return await self._read_apart(read)
 
     async def commit(
         self,
