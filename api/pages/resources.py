@@ -11,7 +11,7 @@ from api.pages.console import View
 from api.pages.forms import PagePath
 from api.search import State as SearchState
 from reconciler.model import names, yaml_documents
-from reconciler.model.resource import SERVER_KEYS
+from reconciler.model.desired import SERVER_KEYS
 
 PAGE = 100  # lines of the search
 MOST_VERSIONS = 100

@@ -1,18 +1,14 @@
 """The last hour of a destination: its samples, and the rates of the last minutes."""
 
-import asyncio
 import time
 import tracemalloc
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from reconciler.delivery import history
 from reconciler.delivery.history import MOST, NO_RATES, DeliveryHistory, Measurement
 from reconciler.delivery.otlp import bodies, reading
-from reconciler.model.routes import Routes
-from reconciler.server.delivering import Delivering, Expiry, ExpiryMoment, RouteFollowing
+from reconciler.server.schedules import Job, scheduled
 from tests.delivery.test_manager import LOGS, PROJECT, managing, routes, sending, webhook
 from tests.servers import sinks
 from tests.waiting import until
@@ -150,21 +146,8 @@ async def test_the_manager_samples_every_destination_and_shows_rates(tmp_path: P
 
 
 @pytest.mark.anyio
-async def test_the_daemon_samples_at_each_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "INTERVAL_SECONDS", 0.01)
-
-    async def read(_project: str, _names: tuple[str, ...]) -> Routes:
-        return routes(webhook("siem"))
-
-    async def projects() -> frozenset[str]:
-        return frozenset({PROJECT})
-
+async def test_a_schedule_samples_at_each_interval(tmp_path: Path) -> None:
     async with managing(tmp_path) as manager:
-        routing = RouteFollowing(read, manager, monotonic=time.monotonic)
-        delivering = Delivering(manager, routing, Expiry(manager, max_age=1.0, now=lambda: ExpiryMoment(0, 0.0)))
-        task = asyncio.create_task(delivering.keep(SimpleNamespace(projects=projects)))
-        try:
+        await manager.change(routes(webhook("siem")))
+        async with scheduled(Job("delivery-history", 0.01, manager.sample)):
             await until(lambda: len(manager.history(PROJECT, "siem")) > 1)
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
