@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from ipaddress import IPv4Network, IPv6Network
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope
@@ -121,6 +121,15 @@ class Operation(NamedTuple):
     permission: Permission | None = None
 
 
+class Answering(Protocol):
+    """One path: it judges a call, and has it answered."""
+
+    operations: dict[str, Operation]
+
+    async def answer(self, call: "Call") -> Response:
+        """Raises `Problem`, and what the operation does."""
+
+
 class Caller(NamedTuple):
     """Somebody who asks. `directory` is the one by which they were recognised; `session` is a browser's, and None for
     whoever shows a credential.
@@ -142,6 +151,7 @@ class Call:
     parameters: Mapping[str, str]  # of the path
     headers: list[Header] = field(init=False)
     named: dict[bytes, bytes] = field(init=False)  # to see which headers there are; of one that is repeated, the last
+    endpoints: Mapping[str, Answering] = field(default_factory=dict)  # every path that is served with this one
     caller: Caller | None = None  # None on the paths that need no credential
     operation: Operation | None = None
     project: str = ""  # that it is about, once that was judged

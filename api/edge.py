@@ -30,14 +30,15 @@ class Edge:
 
     def __init__(self, services: Services, endpoints: Iterable[Endpoint], *, nowhere: Nowhere) -> None:
         self._services = services
-        self._router = Router(endpoints)
+        self._endpoints = {endpoint.path: endpoint for endpoint in endpoints}
+        self._router = Router(self._endpoints.values())
         self._nowhere = nowhere
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = perf_counter()
         services = self._services
         endpoint, parameters = self._router.find(scope["path"]) or (self._nowhere, {})
-        call = Call(scope, receive, services, services.new_id(), parameters)
+        call = Call(scope, receive, services, services.new_id(), parameters, endpoints=self._endpoints)
         log_context.REQUEST.set(call.request)
         log_context.PLACE.set(partial(auth.address, call))
         instead = endpoint.style.headers

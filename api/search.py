@@ -4,10 +4,9 @@ A search reads every resource of the project until it has found enough, page by 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from starlette.responses import Response
@@ -15,7 +14,8 @@ from starlette.responses import Response
 from api import requests, resources, responses
 from api.calls import Call, Subject
 from api.routing import Routes
-from reconciler.model import names
+from reconciler.model import conditions, names
+from reconciler.model.conditions import ResourceStatus, Source, State
 from reconciler.model.names import EVERYTHING, KINDS, Key, Selector
 from reconciler.model.principals import Permission
 
@@ -24,67 +24,10 @@ routes = Routes()
 PARAMETERS = frozenset({"q", "kind", "label", "status", "owner", "limit", "after"})
 LARGEST_PAGE = 1_000  # resources
 PAGE = 100
-API, BUILT_IN = "api", "builtin"  # owners that are no repository
-
-
-class State(StrEnum):
-    """A state of a resource."""
-
-    DAMAGED = "damaged"  # in the store
-    STALE = "stale"  # a Configuration that delivers by an earlier version
-    INCOMPLETE = "incomplete"
-    NOT_RENDERED = "not-rendered"  # a Configuration for Collectors
-    DRIFTED = "drifted"  # not as its repository wants
-    IDLE = "idle"  # a Configuration that does not deliver, and is for no Collector
-    READY = "ready"
-
-
-class Condition(NamedTuple):
-    """A state that a resource is in, and a sentence about it."""
-
-    state: State
-    reason: str | None = None
+BUILT_IN = "builtin"  # an owner that is no repository
 
 
 # The members that are read of a body; msgspec skips the rest.
-
-
-class _Reason(msgspec.Struct, frozen=True):
-    reason: str
-
-
-class _Delivery(msgspec.Struct, frozen=True):
-    delivers: bool
-    reason: str | None = None
-    stale: _Reason | None = None
-
-
-class _Rendering(msgspec.Struct, frozen=True):
-    fault: _Reason | None = None
-
-
-class _Drift(msgspec.Struct, frozen=True):
-    repository: str
-
-
-class Source(msgspec.Struct, frozen=True):
-    """The source of a version; None for what this type of source does not have."""
-
-    type: str
-    repository: str | None = None
-    path: str | None = None
-    line: int | None = None
-    commit: str | None = None
-
-
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    source: Source | None = None
-    error: str | None = None
-    incomplete: tuple[str, ...] = ()
-    delivery: _Delivery | None = None
-    rendering: _Rendering = _Rendering()
-    drift: _Drift | None = None
-    runs_on: str | tuple[str, ...] = ""
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -97,7 +40,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
 class _Resource(msgspec.Struct, frozen=True):
     kind: str
     metadata: _Metadata
-    status: _Status
+    status: ResourceStatus
 
 
 _RESOURCE = msgspec.json.Decoder(_Resource)
@@ -133,50 +76,14 @@ class Wanted(NamedTuple):
         metadata, status = found.metadata, found.status
         if self.text not in metadata.name.lower():
             return None
-        labels, owner = metadata.labels or {}, owner_of(status)
+        labels, owner = metadata.labels or {}, conditions.owner_of(status)
         if self.owner not in (None, owner) or not self.selector.matches(labels):
             return None
-        for state, reason in conditions(status):
+        for state, reason in conditions.conditions(status):
             if self.states is None or state in self.states:
                 name, version, date = metadata.name, metadata.version, metadata.date_modified
                 return ResourceRow(found.kind, name, version, date, labels, state, reason, owner, status.source)
         return None
-
-
-def owner_of(status: _Status) -> str | None:
-    """Return the repository that has the resource, `api` or `builtin`; None if the resource is damaged."""
-    if status.drift is not None:
-        return status.drift.repository
-    source = status.source
-    if source is None:
-        return None
-    if source.type != "git":
-        return source.type
-    return source.repository if source.path is not None else API  # a repository that gives one up leaves no path
-
-
-def condition_of(status: Mapping[str, Any]) -> Condition:
-    """Return the most important state of a resource, by its `status` as JSON."""
-    return conditions(msgspec.convert(status, _Status))[0]
-
-
-def conditions(status: _Status) -> list[Condition]:
-    """Return the states of a resource, at least one, the most important first."""
-    found: list[Condition] = []
-    delivery, fault = status.delivery, status.rendering.fault
-    if status.error is not None:
-        found.append(Condition(State.DAMAGED, status.error))
-    if delivery is not None and delivery.stale is not None:
-        found.append(Condition(State.STALE, delivery.stale.reason))
-    if status.incomplete:
-        found.append(Condition(State.INCOMPLETE, status.incomplete[0]))
-    if fault is not None:
-        found.append(Condition(State.NOT_RENDERED, fault.reason))
-    if status.drift is not None:
-        found.append(Condition(State.DRIFTED, f"It differs from what the repository {status.drift.repository} wants."))
-    if delivery is not None and not delivery.delivers and status.runs_on != "collectors":
-        found.append(Condition(State.IDLE, delivery.reason))
-    return found or [Condition(State.READY)]
 
 
 @routes.add("GET /v1/resources", Subject.PROJECT, Permission.READ)

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from api import access, errors, nouns
+from api import access, errors
 from api.calls import Call, Subject
 from reconciler.model import principals
 
@@ -63,7 +63,7 @@ class Api:
         inner.caller = self._call.caller
         pieces = _Pieces()
         try:
-            response = await nouns.ENDPOINTS[path].answer(inner)
+            response = await self._call.endpoints[path].answer(inner)
             await response(scope, receive, pieces.take)
         except ClientDisconnect:
             raise
@@ -84,7 +84,7 @@ class Api:
     def may(self, operation: str, *, project: str) -> bool:
         """Return True if the visitor has the permission for an operation in a project."""
         method, path = operation.split()
-        _, subject, permission = nouns.ENDPOINTS[path].operations[method]
+        _, subject, permission = self._call.endpoints[path].operations[method]
         if permission is None:
             return True
         if subject is Subject.ORGANIZATION:

@@ -9,14 +9,14 @@ from api import errors
 from api.pages import console, states
 from api.pages.console import View
 from api.pages.forms import PagePath
-from api.search import State as SearchState
 from reconciler.model import names, yaml_documents
+from reconciler.model.conditions import State
 from reconciler.model.desired import SERVER_KEYS
 
 PAGE = 100  # lines of the search
 MOST_VERSIONS = 100
 FILTERS = ("q", "kind", "label", "status", "owner", "after")
-STATES = ("", *SearchState)
+STATES = ("", *State)
 OWNED = ("apiVersion", "kind", "metadata", "spec")
 
 

@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from api import errors, search
+from api import errors
 from api.pages.console import View
 from api.pages.forms import PagePath
+from reconciler.model import conditions
 
 LIVE, BEHIND = "live", "behind"
 MOST_SEARCHED = 200
 STARTING = 503  # the status of a delivery that is not up yet
-WANTING = ",".join(state for state in search.State if state is not search.State.READY)
+WANTING = ",".join(state for state in conditions.State if state is not conditions.State.READY)
 
 
 class State(NamedTuple):
@@ -39,8 +40,8 @@ def of_repository(repository: Mapping[str, Any]) -> State:
 
 def of_resource(status: Mapping[str, Any]) -> State:
     """Say if a resource does what it is for, by its `status`."""
-    word, reason = search.condition_of(status)
-    if word is not search.State.READY:
+    word, reason = conditions.condition_of(status)
+    if word is not conditions.State.READY:
         return State(wanting_word({"state": word}), reason or "")
     if status.get("delivery", {}).get("delivers"):
         return State("delivers")
@@ -49,7 +50,7 @@ def of_resource(status: Mapping[str, Any]) -> State:
 
 def wanting_word(row: Mapping[str, Any]) -> str:
     """Return the state of a row of the search. A Configuration that is idle is told from a destination without work."""
-    return "does not deliver" if row["state"] == search.State.IDLE else str(row["state"])
+    return "does not deliver" if row["state"] == conditions.State.IDLE else str(row["state"])
 
 
 def resource_page(project: str, kind: str, name: str) -> str:

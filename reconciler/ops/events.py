@@ -14,15 +14,11 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from reconciler.delivery.lanes import Lane
-from reconciler.delivery.status import DeliveryFigures
-from reconciler.notifications.board import Board
 from reconciler.notifications.models import Cause, Notification
-from reconciler.reconcile.repositories import Repositories
 from reconciler.store.records import Committed
 
 MOST = 4_096  # events that are kept
@@ -39,6 +35,10 @@ class Topic(StrEnum):
     REPOSITORY = "repository"  # the name
     DELIVERY = "delivery"  # the destination's name; empty for the records that no Configuration took
     NOTIFICATION = "notification"  # the id
+
+
+Facts: TypeAlias = Mapping[tuple[Topic, str, str], Hashable]
+"""What the store does not tell, by topic, project and key."""
 
 
 class Event(NamedTuple):
@@ -58,17 +58,17 @@ class Events:
     more.
     """
 
-    def __init__(self, repositories: Repositories, deliveries: Callable[[], DeliveryFigures], board: Board) -> None:
+    def __init__(self, found: Callable[[], Facts], notifications: Callable[[], Mapping[str, Notification]]) -> None:
+        """Both are asked while there are followers: what differs from the last time has changed."""
         self.last = 0  # the number of the newest event
         self.followers: Counter[str] = Counter()
         self.is_closed = False
-        self._repositories = repositories
-        self._deliveries = deliveries
-        self._board = board
+        self._found = found
+        self._kept_notifications = notifications
         self._process = os.urandom(4).hex()  # in every id, since the next process begins to count anew
         self._kept: deque[Event] = deque(maxlen=MOST)
         self._added = asyncio.Event()
-        self._facts: Mapping[tuple[Topic, str, str], Hashable] = {}
+        self._facts: Facts = {}
         self._notifications: Mapping[str, Notification] = {}
 
     # What changes.
@@ -89,7 +89,7 @@ class Events:
 
     async def keep(self) -> None:
         """Compare the rest for as long as there are followers, until cancelled; then every follower is told to end."""
-        self._facts, self._notifications = self._found(), self._board.kept
+        self._facts, self._notifications = self._found(), self._kept_notifications()
         try:
             while True:
                 if self.followers:
@@ -105,24 +105,11 @@ class Events:
         changed = (what for what in {**before, **self._facts} if before.get(what) != self._facts.get(what))
         for topic, project, key in changed:
             self._add(topic, key, project)
-        noted, self._notifications = self._notifications, self._board.kept
+        noted, self._notifications = self._notifications, self._kept_notifications()
         for identifier, one in {**noted, **self._notifications}.items():
             if noted.get(identifier) is not self._notifications.get(identifier):
                 self._add(Topic.NOTIFICATION, identifier, one.cause.project, cause=one.cause)
         self._wake()
-
-    def _found(self) -> dict[tuple[Topic, str, str], Hashable]:
-        found: dict[tuple[Topic, str, str], Hashable] = {}
-        for reconciler in self._repositories.reconcilers():
-            one, memory = reconciler.watched, reconciler.memory
-            found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten
-        figures = self._deliveries()
-        for project, records in figures.unrouted.items():
-            found[Topic.DELIVERY, project, ""] = records
-        for lane in figures.lanes:  # a destination whose queue moves has several
-            what = Topic.DELIVERY, lane.project, lane.name
-            found[what] = found.get(what), _fact(lane)
-        return found
 
     def _add(
         self, topic: Topic, key: str, project: str, *, revision: int | None = None, cause: Cause | None = None
@@ -185,11 +172,3 @@ class Events:
             after += len(found)
             if not found:
                 await self.added(seconds=left)
-
-
-def _fact(lane: Lane) -> Hashable:
-    """Return what changes with everything that is shown of a lane."""
-    depth = None if lane.queue is None else lane.queue.depth()
-    report = None if lane.exporter is None else lane.exporter.shown()
-    sent = None if report is None else (report.state, report.last_success, report.last_failure)
-    return depth, sent, lane.counts.taken, lane.counts.dropped, lane.leaving

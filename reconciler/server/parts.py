@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,14 +24,16 @@ from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.auth.sign_in import People, SigningIn
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.contract import IntakeRoom, RecordRates
+from reconciler.delivery.lanes import Lane
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.otlp.models import RequestLimits
+from reconciler.delivery.status import DeliveryFigures
 from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
 from reconciler.ops import databases, doctor
-from reconciler.ops.events import Events
+from reconciler.ops.events import Events, Facts, Topic
 from reconciler.ops.metrics import MetricSources
 from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
@@ -213,7 +215,7 @@ def _services(
         clock=clock.now,
     )
     has_tls = serving.configured_certificate(settings) is not None
-    events = Events(repositories, manager.figures, watching.board)
+    events = Events(lambda: event_facts(repositories, manager.figures()), lambda: watching.board.kept)
     store.subscribe(Committed, events.heard)
     return Services(
         store=store,
@@ -321,3 +323,28 @@ def _rules_digest(settings: Settings) -> str:
     for name, document in sorted(schemas.built_in()):
         digest.update(name.encode() + b"\0" + document)
     return digest.hexdigest()
+
+
+# What followers of events learn of beside the commits of the store.
+
+
+def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:
+    """Return what changes with everything that is shown of heads, faults that are not stored, and delivery."""
+    found: dict[tuple[Topic, str, str], Hashable] = {}
+    for reconciler in repositories.reconcilers():
+        one, memory = reconciler.watched, reconciler.memory
+        found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten
+    for project, records in figures.unrouted.items():
+        found[Topic.DELIVERY, project, ""] = records
+    for lane in figures.lanes:  # a destination whose queue moves has several
+        what = Topic.DELIVERY, lane.project, lane.name
+        found[what] = found.get(what), _fact(lane)
+    return found
+
+
+def _fact(lane: Lane) -> Hashable:
+    """Return what changes with everything that is shown of a lane."""
+    depth = None if lane.queue is None else lane.queue.depth()
+    report = None if lane.exporter is None else lane.exporter.shown()
+    sent = None if report is None else (report.state, report.last_success, report.last_failure)
+    return depth, sent, lane.counts.taken, lane.counts.dropped, lane.leaving

@@ -33,6 +33,7 @@ from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
 from reconciler.review.service import Reviewing
 from reconciler.server import following
+from reconciler.server.parts import event_facts
 from reconciler.settings.repositories import Repository
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.records import Committed
@@ -107,7 +108,7 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
         )
         repositories = Repositories(environment)
         board = Board(operations, clock=clock, place=Shown("default", "http://service"))
-        events = Events(repositories, lambda: NO_FIGURES, board)
+        events = Events(lambda: event_facts(repositories, NO_FIGURES), lambda: board.kept)
         store.subscribe(Committed, events.heard)
         services = Services(
             store=store,

@@ -9,6 +9,7 @@ import pytest
 
 from api import search
 from api.calls import Services
+from reconciler.model import conditions
 from reconciler.model.names import EVERYTHING, Key
 from reconciler.store.records import Changes, HeadStatusRow, Record
 from tests.api import parts
@@ -150,7 +151,7 @@ async def test_of_several_states_the_first_is_shown_and_each_is_found(
     [one] = await found(client)
     assert one["state"] == shown[0]
     assert one["owner"] == ("telemetry" if "drift" in status else "api")
-    for state in search.State:
+    for state in conditions.State:
         assert [one["state"] for one in await found(client, status=state)] == [state] * (state in shown)
 
 
