@@ -21,6 +21,9 @@ from tests.repositories import Repository
 pytestmark = pytest.mark.anyio
 
 
+STATES = "damaged, stale, incomplete, not-rendered, drifted, idle, ready"
+
+
 async def apply(client: httpx2.AsyncClient, *resources: object, query: str = "") -> None:
     answer = await client.post(f"/v1/apply{query}", json={"resources": resources})
     assert {update["status"] for update in answer.json()["updates"]} <= {"created", "configured"}
@@ -176,7 +179,8 @@ async def test_rows_hold_no_spec(client: httpx2.AsyncClient) -> None:
     [
         ("kind=Pod", "`kind` is not a kind; the kinds are listed in /openapi.json."),
         ("kind=", "`kind` is not a kind; the kinds are listed in /openapi.json."),
-        ("status=fine", "`status` is not one of damaged, stale, incomplete, not-rendered, drifted, idle, ready."),
+        ("status=fine", f"`status` is not one of {STATES}, or several with commas between."),
+        ("status=ready,fine", f"`status` is not one of {STATES}, or several with commas between."),
         ("label=a%3D%3D%3Db", "`label` is not a label selector: at character 4, `,` or the end is expected."),
         ("limit=0", "`limit` is not an integer from 1 to 1000."),
         ("limit=1001", "`limit` is not an integer from 1 to 1000."),
