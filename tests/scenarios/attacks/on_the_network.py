@@ -88,6 +88,7 @@ def _row(name: str, attempt: Attempt, answer: str | re.Pattern[str]) -> Attack:
 
 _KEYS = (
     _row("no key", getting(b"/v1/runs"), NO_KEY),
+    _row("events without a key", getting(b"/v1/events"), NO_KEY),
     _row("the key in the query", getting(b"/v1/runs?api_key=" + API_KEY.encode()), IN_URL),
     _row("the key in a cookie", getting(b"/v1/runs", b"Cookie: key=" + API_KEY.encode()), NO_KEY),
     _row("the key as Basic", getting(b"/v1/runs", b"Authorization: Basic " + API_KEY.encode()), NO_BASIC),

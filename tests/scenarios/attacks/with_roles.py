@@ -1,7 +1,11 @@
 """Attacks by somebody whose key has a role that does not cover it, or is of another project."""
 
+import contextlib
+import re
+import socket
+
 from api import projects
-from tests.scenarios.attacks.scene import OTHER_PROJECT, Scene, component, resource
+from tests.scenarios.attacks.scene import OTHER_PROJECT, SECONDS, Scene, component, resource
 from tests.scenarios.attacks.table import Attack, Attempt, Holds
 
 MINE = resource("Destination", "mine", component("custom"))
@@ -27,6 +31,35 @@ def auditing(query: str) -> Attempt:
         return f"{answer.status}: {', '.join(found) or 'none'}"
 
     return attempt
+
+
+def eavesdropping(scene: Scene) -> str:
+    """Read from the beginning all that there was, as a key of another project: each event, with two ids."""
+    found = []
+    for last in ("1", "00000000-1"):
+        with contextlib.closing(_stream(scene, "other", last)) as client:
+            text = b""
+            while b"data:" not in text:
+                text += client.recv(65_536)
+        found.append(", ".join(re.findall(r"event: (.+)", text.decode())))
+    return ", with an id of another process: ".join(found)
+
+
+def crowding(scene: Scene) -> str:
+    """Open as many streams as one key may, and one more."""
+    with contextlib.ExitStack() as opened:
+        for _ in range(16):
+            client = opened.enter_context(contextlib.closing(_stream(scene, "viewer")))
+            assert client.recv(65_536).startswith(b"HTTP/1.1 200")
+        return scene.ask("GET", "/v1/events", role="viewer")
+
+
+def _stream(scene: Scene, role: str, last: str = "") -> socket.socket:
+    client = socket.create_connection((scene.daemon.host, scene.daemon.port), timeout=SECONDS)
+    header = f"Last-Event-ID: {last}\r\n" if last else ""
+    key = f"Authorization: Bearer {scene.keys[role]}\r\n"
+    client.sendall(f"GET /v1/events HTTP/1.1\r\nHost: x\r\n{key}{header}\r\n".encode())
+    return client
 
 
 def takes(role: str) -> str:
@@ -155,4 +188,21 @@ ATTACKS = (
         asking("POST", "/v1/repositories/pushed/approve", {"commit": "0" * 40}, role="other"),
         "404 There is no such repository; GET /v1/repositories lists those that are watched.",
     ),
+    _row(
+        "following the events of another project",
+        asking("GET", "/v1/events", role="other", project="default"),
+        "404 There is no such project.",
+    ),
+    _row(
+        "following events with a key for log records",
+        asking("GET", "/v1/events", role="logs"),
+        takes("a key with the scope resources"),
+    ),
+    _row(
+        "waiting for the repository of another project",
+        asking("GET", "/v1/repositories/pushed?wait=60s", role="other"),
+        "404 There is no such repository; GET /v1/repositories lists those that are watched.",
+    ),
+    _row("following everything to read another project", eavesdropping, "reset, with an id of another process: reset"),
+    _row("streams without an end", crowding, "429 You follow 16 streams of events; close one."),
 )
