@@ -1,4 +1,7 @@
-"""One remote, shared by all repositories that follow it with the same credentials; limits on calls, and their counts."""
+"""One remote, shared by all repositories that follow it with the same credentials.
+
+Limits on the calls of all remotes, and their counts, are here too.
+"""
 
 import asyncio
 from collections import Counter, defaultdict
