@@ -180,7 +180,8 @@ class Manager:
         """Create or adjust the lane of a destination for its present settings."""
         place = lanes.lane_place(destination.buffering)
         if lane is not None and lane.place == place:
-            self._adjust(lane, destination)
+            if lane.destination != destination:
+                self._adjust(lane, destination)
             return
         returning = self._leaving.take_back(project, destination.name, place)
         if returning is not None:

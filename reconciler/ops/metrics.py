@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler.delivery.status import DeliveryFigures
 from reconciler.git.faults import RepositoryState
-from reconciler.git.remotes.concurrency import RemoteCall, RemoteTally
+from reconciler.git.remotes.remote import RemoteCall, RemoteTally
 from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board

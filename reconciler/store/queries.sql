@@ -12,7 +12,7 @@ select value from fact where key = 'hmac_key';
 
 -- Reading resources
 
--- Columns that make a resource as a reader gets it, for `checksums.shown_row`. Its source is that of its version,
+-- Columns that make a resource as a reader gets it, for `database.shown_row`. Its source is that of its version,
 -- unless the resource has another origin or place. The columns from `secrets` on serve to find damage.
 -- name: get
 select v.body, r.status, o.head, o.tail,

@@ -9,9 +9,8 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import OBJECT_ID, Followed, RefHead, RefKind
 from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.commit_facts import CommitFacts
-from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteTally
 from reconciler.git.remotes.proposals import Proposal, Proposals
-from reconciler.git.remotes.remote import Address, Remote, RemotePlace
+from reconciler.git.remotes.remote import Address, ConcurrencyLimit, Remote, RemotePlace, RemoteTally
 from reconciler.git.remotes.sources import Source
 from reconciler.git.remotes.verification import AllowedSigners
 

@@ -20,9 +20,8 @@ from reconciler.git import refs as git_refs
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import HEAD, Followed, RefHead, RefKind
 from reconciler.git.remotes import mirrors
-from reconciler.git.remotes.concurrency import ConcurrencyLimit
 from reconciler.git.remotes.mirrors import MANY_PACKS, Mirror
-from reconciler.git.remotes.remote import Remote, RetryAfter
+from reconciler.git.remotes.remote import ConcurrencyLimit, Remote, RetryAfter
 from reconciler.git.remotes.sources import Source
 
 MOST_HELD = 50  # proposals whose commits may be named by their ids: those that were asked for last

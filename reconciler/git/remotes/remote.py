@@ -1,9 +1,14 @@
-"""One remote, shared by all repositories that follow it with the same credentials."""
+"""One remote, shared by all repositories that follow it with the same credentials.
+
+Limits on the calls of all remotes, and their counts, are here too.
+"""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -11,7 +16,6 @@ from typing import NamedTuple, TypeAlias
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import Followed, RefHead
 from reconciler.git.remotes.commit_facts import CommitFacts
-from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteCall, RemoteTally
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.local_repositories import check_repository
 from reconciler.git.remotes.mirrors import SLOW_DISK, Mirror
@@ -20,6 +24,59 @@ from reconciler.git.remotes.sources import Source, host_of
 from reconciler.git.remotes.verification import AllowedSigners, Verification
 from reconciler.model.errors import ReconcilerError
 from reconciler.settings.bounded_io import BoundedIO, DiskHangs
+
+
+class ConcurrencyLimit:
+    """Allows `at_once` calls to all remotes together, and at most `each` to one host (None: no other limit).
+
+    If a person waits for a call and no slot is free, the call gets one of `beyond` additional slots.
+    """
+
+    def __init__(self, at_once: int, *, each: int | None = None, beyond: int = 0) -> None:
+        self._all = asyncio.Semaphore(at_once)
+        self._hosts = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(each or at_once))
+        self._beyond = asyncio.Semaphore(beyond)
+
+    @asynccontextmanager
+    async def slot(self, host: str, *, insists: bool = False) -> AsyncIterator[None]:
+        """Wait for a slot, in the order of arrival, and hold it. `insists`: a person waits."""
+        of_host = self._hosts[host]
+        if insists and (of_host.locked() or self._all.locked()):
+            async with self._beyond:
+                yield
+        else:
+            async with of_host, self._all:  # in this order: what waits for its host takes no other host's slot
+                yield
+
+
+class RemoteCall(StrEnum):
+    """The kinds of calls to a remote."""
+
+    LOOK = "look"
+    FETCH = "fetch"
+
+
+@dataclass(slots=True)
+class RemoteTally:
+    """Calls since the start, and failures by the state of the repository after them; empty for failures without one."""
+
+    calls: dict[RemoteCall, int] = field(default_factory=lambda: dict.fromkeys(RemoteCall, 0))
+    failures: Counter[tuple[RemoteCall, str]] = field(default_factory=Counter)
+
+    @contextmanager
+    def counting(self, call: RemoteCall) -> Iterator[None]:
+        """Count a call, and its failure."""
+        self.calls[call] += 1
+        try:
+            yield
+        except Exception as fault:
+            self.failed(call, fault)
+            raise
+
+    def failed(self, call: RemoteCall, fault: Exception) -> None:
+        """Count a failure."""
+        self.failures[call, fault.state.value if isinstance(fault, GitFault) else ""] += 1
+
 
 Address: TypeAlias = tuple[str, Credentials]
 

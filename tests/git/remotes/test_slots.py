@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from reconciler.git.remotes.concurrency import ConcurrencyLimit
+from reconciler.git.remotes.remote import ConcurrencyLimit
 
 pytestmark = pytest.mark.anyio
 

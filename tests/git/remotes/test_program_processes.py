@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.remotes import processes as ours
-from reconciler.git.remotes.processes import Command
+from reconciler.git.remotes import program as ours
+from reconciler.git.remotes.program import Command
 from reconciler.model.errors import Refused, Transient
 from tests.servers import processes
 from tests.waiting import until
@@ -20,7 +20,7 @@ TURNS = 12  # of the event loop, within which a start is done
 
 def command(folder: Path, *arguments: str) -> Command:
     return Command(
-        arguments=arguments, folder=folder, environment=ours.environment(folder), seconds=10, output_bytes=10_000
+        arguments=arguments, folder=folder, environment=ours.base_environment(folder), seconds=10, output_bytes=10_000
     )
 
 
