@@ -26,6 +26,12 @@ def built_in() -> dict[Key, dict[str, Value]]:
     return dict(sorted((_key(document), document) for document in documents))
 
 
+def spec(key: Key) -> Value:
+    """Return the spec of a built-in resource, or None."""
+    document = built_in().get(key)
+    return None if document is None else document["spec"]
+
+
 @cache
 def shown() -> dict[Key, bytes]:
     """Return each built-in resource as a reader gets it, in the order of keys; the same bytes in every process."""

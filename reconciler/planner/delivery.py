@@ -139,11 +139,11 @@ class ComponentUses:
         """Return a stored or built-in component; None if it cannot be read."""
         if key not in self._before:
             present = self._snapshot.view.documents(self._snapshot.project, [key]).get(key)
-            built_in = builtins.built_in().get(key)
             if present is not None:
                 self._before[key] = stored_part(key, present)
             else:
-                self._before[key] = None if built_in is None else routes.component_use(built_in["spec"])
+                spec = builtins.spec(key)
+                self._before[key] = None if spec is None else routes.component_use(spec)
         return self._before[key]
 
 

@@ -75,7 +75,6 @@ class TypeLookup:
         self._coming = coming
         self._going = going
         self._known: dict[Key, ComponentType | None] = {}
-        self._extensions: dict[Key, str | None] = {}
 
     def __call__(self, key: Key) -> ComponentType | None:
         """Return the type in force, or None. Raises Damaged."""
@@ -89,17 +88,12 @@ class TypeLookup:
 
         Extensions of the change itself do not count, because they may be refused (see `types_after`).
         """
-        if key not in self._extensions:
-            self._extensions[key] = components.type_name_of(self.present(key))
-        return self._extensions[key]
+        return components.type_name_of(self.present(key))
 
     def present(self, key: Key) -> Value:
         """Return the masked spec of a resource that is stored or built in, or None. Raises Damaged."""
         stored = None if key in self._going else self._view.documents(self._project, [key]).get(key)
-        if stored is not None:
-            return shown_spec(key, stored)
-        built_in = builtins.built_in().get(key)
-        return None if built_in is None else built_in["spec"]
+        return builtins.spec(key) if stored is None else shown_spec(key, stored)
 
 
 class JudgedBefore:

@@ -99,29 +99,18 @@ class ProjectLock:
         if waiting:
             self._waiting.popleft().turn.set_result(None)
 
-
-class ProjectLocks:
-    """The locks of all projects."""
-
-    def __init__(self) -> None:
-        self._locks: defaultdict[str, ProjectLock] = defaultdict(ProjectLock)
-
     @contextlib.asynccontextmanager
-    async def hold(
-        self, *projects: str, writer: Writer = Writer.POLL, until: float | None = None
-    ) -> AsyncIterator[None]:
-        """Hold the locks of these projects. They are taken in the order of their names, so two writers cannot wait for
-        each other. Raises Locked if they are not held at `until`, an instant of the loop's clock.
-        """
-        with contextlib.ExitStack() as held:
-            try:
-                async with asyncio.timeout_at(until):
-                    for project in sorted(set(projects)):
-                        await self._locks[project].acquire(writer)
-                        held.callback(self._locks[project].release)
-            except TimeoutError:
-                raise Locked from None
+    async def hold(self, *, writer: Writer = Writer.POLL, until: float | None = None) -> AsyncIterator[None]:
+        """Hold the lock. Raises Locked if it is not held at `until`, an instant of the loop's clock."""
+        try:
+            async with asyncio.timeout_at(until):
+                await self.acquire(writer)
+        except TimeoutError:
+            raise Locked from None
+        try:
             yield
+        finally:
+            self.release()
 
 
 async def to_its_end(work: Coroutine[None, None, T]) -> T:
@@ -196,7 +185,7 @@ class Applier:
         self._clock = clock
         # Each project may have its own disk for these.
         self._asking: defaultdict[str, BoundedIO] = defaultdict(lambda: BoundedIO("the files of secrets"))
-        self._locks = ProjectLocks()
+        self._locks: defaultdict[str, ProjectLock] = defaultdict(ProjectLock)
 
     async def apply(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         """Create or update what `body` holds: 202 with `updates`, 400 with `errors`, 409 when atomic and refused.
@@ -243,7 +232,7 @@ class Applier:
         project = job.context.project
         every = ((job, record), *beside)
         whole = structs.replace(job, beside=tuple(one for one, _ in beside))
-        async with self._worker.planned(whole, partial(self._locks.hold, project)) as answered:
+        async with self._worker.planned(whole, self._locks[project].hold) as answered:
             planned = answered.planned
             assert isinstance(planned, CommitPlanned)
             recorded = []
@@ -303,7 +292,7 @@ class Applier:
         job = messages.RoutesJob(await self.context(project), tuple(sorted(left)))
         found, _ = await self._planned(job, messages.RoutesFound)
         if found.restated:  # after an upgrade or a redaction; every other change writes the statuses itself
-            async with self._locks.hold(project):
+            async with self._locks[project].hold():
                 found, parts = await self._planned(job, messages.RoutesFound)
                 await self._write(parts, Record())
         return _routes.decode(found.routes)
@@ -348,7 +337,7 @@ class Applier:
         """Store a record that needs no plan. Raises StoreFault, Moved if other deletions are held than an approval
         names, and Locked if a request waits too long.
         """
-        lock = self._request_lock(project) if is_request else partial(self._locks.hold, project)
+        lock = self._request_lock(project) if is_request else self._locks[project].hold
         async with lock():
             address = log_context.request_address() if is_request else None
             await self._write((), replace(record, address=address))
@@ -358,7 +347,7 @@ class Applier:
         if dry_run:
             return contextlib.nullcontext
         until = asyncio.get_running_loop().time() + LOCK_SECONDS
-        return partial(self._locks.hold, project, writer=Writer.REQUEST, until=until)
+        return partial(self._locks[project].hold, writer=Writer.REQUEST, until=until)
 
     async def _write(self, parts: Iterable[Changes], record: Record, *, until: float | None = None) -> None:
         """Store a change of a locked project. After `until`, an instant of the loop's clock, nothing is stored. Raises
@@ -372,7 +361,7 @@ class Applier:
         that they still hold.
         """
         for part in parts:
-            async with self._locks.hold(project):
+            async with self._locks[project].hold():
                 await self._write((part,), Record())
 
     async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:

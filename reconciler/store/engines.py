@@ -11,22 +11,15 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Store
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record
 
 
-class OpenStore(NamedTuple):
-    """Both parts of a store, open in the main process."""
-
-    store: Store
-    operations: Operations
-
-
-async def open_store(url: str, state_directory: Path) -> OpenStore:
-    """Open the store of the settings `store.url` and `stateDir`, or make it, and bring it to this version.
+async def open_store(url: str, state_directory: Path) -> tuple[Store, Operations]:
+    """Open both parts of the store of the settings `store.url` and `stateDir`, or make them, and bring them to this
+    version.
 
     Raises Refused, NewerStore, StoreFault.
     """
@@ -39,7 +32,7 @@ async def open_store(url: str, state_directory: Path) -> OpenStore:
     places = files.places(url, state_directory)
     store = await asyncio.to_thread(SqliteStore, places.store)
     try:
-        return OpenStore(store, await asyncio.to_thread(SqliteOperations, places.operations))
+        return store, await asyncio.to_thread(SqliteOperations, places.operations)
     except BaseException:
         await store.close()
         raise

@@ -181,10 +181,7 @@ class _RouteSearch:
     def _spec(self, key: Key) -> Value:
         """Return the spec of a stored or built-in resource, secrets in clear; None if it is damaged."""
         stored = self._view.documents(self._project, [key]).get(key)
-        if stored is not None:
-            return _spec_of(key, stored)
-        built_in = builtins.built_in().get(key)
-        return None if built_in is None else built_in["spec"]
+        return builtins.spec(key) if stored is None else _spec_of(key, stored)
 
     def _former(self, name: str) -> Destination | None:
         """Return a destination by its newest version that was a webhook, even if it is deleted."""

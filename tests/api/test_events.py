@@ -127,11 +127,7 @@ async def test_what_the_store_does_not_tell_is_compared_while_somebody_follows(
 async def test_everybody_is_told_of_what_they_may_read_alone(app: ASGIApp, services: Services, project: str) -> None:
     await services.accounts.ensure_project(f"{project}-other")
     viewer = await make_key(services, Role.VIEWER, project=project)
-<<<<<<< HEAD
-    services.events.look()  # what other tests left is known
-=======
     services.events.look()  # at what other tests left
->>>>>>> events
     async with following(app, bearer(viewer)) as stream, following(app, bearer()) as everything:
         await services.board.take(Look(Domain.DISK, (Finding(Cause(NotificationType.DISK_LOW)),)))
         services.events.look()

@@ -24,7 +24,7 @@ from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations
 from reconciler.worker import client, process, projections, requests, sandbox
-from reconciler.worker.messages import CommitJob, RequestJob
+from reconciler.worker.messages import CommitJob, RedactJob, RequestJob
 from reconciler.worker.trees import COMMIT
 from tests.docs import pages
 
@@ -34,6 +34,7 @@ ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.se
 MEBIBYTE = 2**20
 FILE = positions.FILE_LIMITS
 REQUEST = process.SECONDS[RequestJob]
+REDACTION = process.SECONDS[RedactJob]
 PROVIDER = discovery.LIMITS
 
 
@@ -172,6 +173,10 @@ PROVIDER = discovery.LIMITS
             "a request in the worker",
             f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting; {REQUEST.locked:g} s while its "
             "project is locked",
+        ),
+        (
+            "a redaction, with its project locked",
+            f"{(REDACTION.run or 0) / 60:g} minutes, after at most {REDACTION.wait:g} s of waiting",
         ),
         ("requests in progress with one key", f"{edge.MOST}"),
         (

@@ -5,19 +5,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from reconciler.reconcile.apply import Locked, ProjectLocks, Writer, to_its_end
+from reconciler.reconcile.apply import Locked, ProjectLock, Writer, to_its_end
 
 pytestmark = pytest.mark.anyio
 
 SECONDS = 5.0  # what takes longer does not happen
-P = "project"
 
 
 class Queue:
     """Writers that queue for one lock, and the order in which they got it."""
 
     def __init__(self) -> None:
-        self.locks = ProjectLocks()
+        self.lock = ProjectLock()
         self.order: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -25,7 +24,7 @@ class Queue:
         """A writer queues; with the lock it does `then`."""
 
         async def write() -> None:
-            async with self.locks.hold(P, writer=writer):
+            async with self.lock.hold(writer=writer):
                 self.order.append(name)
                 if then is not None:
                     await then()
@@ -42,7 +41,7 @@ class Queue:
 
 async def test_requests_get_it_in_the_order_of_their_arrival() -> None:
     queue = Queue()
-    async with queue.locks.hold(P):
+    async with queue.lock.hold():
         for name in ("a", "b", "c"):
             await queue.arrive(name, Writer.REQUEST)
         assert queue.order == []
@@ -52,7 +51,7 @@ async def test_requests_get_it_in_the_order_of_their_arrival() -> None:
 async def test_a_poll_lets_those_requests_go_first_that_wait_at_its_turn_and_no_later_ones() -> None:
     queue = Queue()
     free = asyncio.Event()
-    async with queue.locks.hold(P):
+    async with queue.lock.hold():
         await queue.arrive("poll", Writer.POLL)
         await queue.arrive("first", Writer.REQUEST, free.wait)
         await queue.arrive("second", Writer.REQUEST)
@@ -73,7 +72,7 @@ async def test_requests_that_keep_coming_do_not_starve_a_poll() -> None:
         if number < 20:
             await queue.arrive(f"request {number}", Writer.REQUEST, another)
 
-    async with queue.locks.hold(P):
+    async with queue.lock.hold():
         await queue.arrive("request 0", Writer.REQUEST, another)
         await queue.arrive("poll", Writer.POLL)
     while not all(task.done() for task in queue.tasks.values()):
@@ -82,40 +81,20 @@ async def test_requests_that_keep_coming_do_not_starve_a_poll() -> None:
     assert len(queue.order) == 21
 
 
-async def test_a_writer_of_another_project_waits_for_nobody() -> None:
-    locks = ProjectLocks()
-    async with asyncio.timeout(SECONDS), locks.hold(P), locks.hold("another"):
-        pass
-
-
-async def test_two_writers_of_two_projects_do_not_wait_for_each_other() -> None:
-    locks = ProjectLocks()
-
-    async def write(*projects: str) -> None:
-        for _ in range(50):
-            async with locks.hold(*projects):
-                await asyncio.sleep(0)
-
-    async with asyncio.timeout(SECONDS):
-        await asyncio.gather(write("a", "b"), write("b", "a"), write("b"), write("a", "a"))
-
-
-async def test_who_waits_too_long_is_told_so_and_leaves_the_locks_as_they_are() -> None:
-    locks = ProjectLocks()
-    async with locks.hold(P):
+async def test_who_waits_too_long_is_told_so_and_leaves_the_lock_as_it_is() -> None:
+    lock = ProjectLock()
+    async with lock.hold():
         until = asyncio.get_running_loop().time() + 0.05
         with pytest.raises(Locked):
-            async with locks.hold("another", P, until=until):
+            async with lock.hold(until=until):
                 raise AssertionError("it is held")
-        async with asyncio.timeout(SECONDS), locks.hold("another"):
-            pass
-    async with asyncio.timeout(SECONDS), locks.hold(P):
+    async with asyncio.timeout(SECONDS), lock.hold():
         pass
 
 
 async def test_who_gives_up_waiting_keeps_nobody_from_the_lock() -> None:
     queue = Queue()
-    async with queue.locks.hold(P):
+    async with queue.lock.hold():
         for name in ("a", "b", "c"):
             await queue.arrive(name, Writer.REQUEST)
         queue.tasks["a"].cancel()
@@ -125,7 +104,7 @@ async def test_who_gives_up_waiting_keeps_nobody_from_the_lock() -> None:
 
 async def test_a_writer_that_is_cancelled_in_the_moment_of_its_turn_passes_the_lock_on() -> None:
     queue = Queue()
-    async with queue.locks.hold(P):
+    async with queue.lock.hold():
         await queue.arrive("a", Writer.REQUEST)
         await queue.arrive("b", Writer.REQUEST)
     queue.tasks["a"].cancel()  # it has its turn, and has not run since
@@ -133,11 +112,11 @@ async def test_a_writer_that_is_cancelled_in_the_moment_of_its_turn_passes_the_l
 
 
 async def test_a_writer_that_fails_releases_the_lock() -> None:
-    locks = ProjectLocks()
+    lock = ProjectLock()
     with pytest.raises(ZeroDivisionError):
-        async with locks.hold(P):
+        async with lock.hold():
             raise ZeroDivisionError
-    async with asyncio.timeout(SECONDS), locks.hold(P):
+    async with asyncio.timeout(SECONDS), lock.hold():
         pass
 
 
