@@ -9,8 +9,8 @@ from reconciler.model.values import Value
 
 
 class RenderingFault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why the present version cannot be rendered: a sentence, and the parameter, the type, and the line of a template,
-    if known. `template` is its place in the type, such as `logs.receivers`.
+    """The reason why the present version cannot be rendered. The parameter, the type, and the template with its line
+    are given if known. `template` is a place in the type, such as `logs.receivers`.
     """
 
     reason: str
@@ -21,8 +21,8 @@ class RenderingFault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RenderingStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`hash` is that of the rendering in force, '' if there is none: of the present version, or of the last that could
-    be rendered.
+    """`hash` belongs to the rendering in force, '' if there is none. It is that of the last version that could be
+    rendered.
     """
 
     hash: str = ""
@@ -39,8 +39,10 @@ _decoder = msgspec.json.Decoder(RenderingStatus)
 def render(
     renderer: Renderer, spec: Value, *, said: bytes | None, is_incomplete: bool
 ) -> tuple[bytes | None, Rendering | None]:
-    """Return `status.rendering` of a Configuration as JSON, given its masked spec, and the new rendering if there is
-    one. Otherwise the rendering of its last status, `said`, stays in force: also while it is incomplete.
+    """Render a Configuration, given its masked spec. Return its `status.rendering` as JSON, and the new rendering.
+
+    Without a new one, the rendering of the last status, `said`, stays in force, also while the Configuration is
+    incomplete.
     """
     before = RenderingStatus() if said is None else _decoder.decode(said)
     if is_incomplete:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli import queue
-from reconciler.cli.tables import COLOURS
 from reconciler.delivery.reporting import ExporterState
 from tests import daemons
 from tests.cli.conftest import Program
@@ -74,11 +73,10 @@ def test_the_day_goes_as_it_is_told(program: Program, endpoint: Endpoint) -> Non
     daemons.until(lambda: said(program, SESSIONS[3], endpoint) == after, "everything is delivered")
 
 
-def test_every_state_is_explained_and_has_a_colour() -> None:
+def test_every_state_is_explained() -> None:
     rows = pages.table("| state |" + PAGE.partition("| state |")[2])
     states = [row["state"].strip("`") for row in rows]
     assert states == [*(state.value for state in ExporterState), queue.UNUSED, "orphaned"]
-    assert set(states) <= COLOURS.keys()
 
 
 def test_the_commands_at_the_top_are_those_of_the_day() -> None:
