@@ -20,7 +20,7 @@ id_argument = click.argument("identifier", metavar="ID")
 
 
 def _given(**fields: Value) -> dict[str, Value]:
-    """Return the fields of a body that were given: the option `display_name` is the field `displayName`."""
+    """Return the given options as fields of a body: `display_name` becomes `displayName`."""
     given = [(name.split("_"), value) for name, value in fields.items() if value is not None]
     return {first + "".join(map(str.title, rest)): value for (first, *rest), value in given}
 
@@ -53,10 +53,7 @@ def create_project(service: Client, *, name: str) -> None:
 
 
 def _chosen_project(service: Client) -> str:
-    """Return the project for a path that names one, by the service's own rule for requests without one.
-
-    Raises Refused.
-    """
+    """Return the project for a path, chosen as the service chooses it for requests without one. Raises Refused."""
     if service.project is not None:
         return service.project
     within = [client.text(one, "name") for one in client.objects(service.get("me"), "me", "projects")]
@@ -69,7 +66,7 @@ def _chosen_project(service: Client) -> str:
 
 @click.group(cls=OrderedGroup)
 def member() -> None:
-    """Give people roles in a project: the one of --project. For its admins."""
+    """Give people roles in the project of --project. For its admins."""
 
 
 @member.command("list")
@@ -87,7 +84,7 @@ def list_members(service: Client, *, form: str) -> None:
 @role_option(help="What they may do.")
 @everywhere
 def set_role(service: Client, *, name: str, role: str) -> None:
-    """Give USER a role in the project, in place of the one they have."""
+    """Give USER a role in the project. It replaces an earlier one."""
     project = _chosen_project(service)
     service.ask("PUT", ("projects", project, "members", name), body={"role": role})
     output.line(f"{name}: {role} of {project}")
@@ -97,7 +94,7 @@ def set_role(service: Client, *, name: str, role: str) -> None:
 @click.argument("name", metavar="USER")
 @everywhere
 def remove_member(service: Client, *, name: str) -> None:
-    """Take USER out of the project."""
+    """Remove USER from the project."""
     project = _chosen_project(service)
     service.ask("DELETE", ("projects", project, "members", name))
     output.line(f"{name}: no member of {project} any more")
@@ -116,14 +113,14 @@ INVITATION_COLUMNS = (
 
 @click.group(cls=OrderedGroup)
 def invitation() -> None:
-    """Invite people to a project: the one of --project. For its admins, where people sign in through a provider."""
+    """Invite people to the project of --project. For its admins, if people sign in through a provider."""
 
 
 @invitation.command("list")
 @form_option
 @everywhere
 def list_invitations(service: Client, *, form: str) -> None:
-    """Show the invitations that wait, the oldest first, without their codes."""
+    """Show the unused invitations, the oldest first, without their codes."""
     project = _chosen_project(service)
     found = client.objects(service.get("projects", project, "invitations"), "invitations")
     tables.write_list("invitations", found, INVITATION_COLUMNS, form=form, empty=f"nobody is invited to {project}")
@@ -135,9 +132,9 @@ def list_invitations(service: Client, *, form: str) -> None:
 @click.option("--expiry", metavar="WHEN", help="When it ends: 72h from now, or at 2026-12-31T00:00:00Z.")
 @everywhere
 def create_invitation(service: Client, **given: str | None) -> None:
-    """Invite somebody to the project: whoever brings the code, or signs in with a verified e-mail address.
+    """Invite a person to the project, by a code or by a verified e-mail address.
 
-    The code alone goes to standard output. It is shown this once, and admits one person.
+    Only the code goes to standard output. It is shown once, and admits one person.
     """
     path = ("projects", _chosen_project(service), "invitations")
     made = service.post(*path, body=_given(**given)).get("invitation")
@@ -155,8 +152,8 @@ def create_invitation(service: Client, **given: str | None) -> None:
 @id_argument
 @everywhere
 def revoke_invitation(service: Client, *, identifier: str) -> None:
-    """Revoke the invitation ID, as `invitation list` shows it: it admits nobody from now on."""
-    if identifier.startswith(changes.MARK):  # a code, or its beginning: it must not be printed, nor stand in a URL
+    """Revoke the invitation ID of `invitation list`. It admits nobody from now on."""
+    if identifier.startswith(changes.MARK):  # a code must be neither printed nor sent in a URL
         raise Refused("an invitation is revoked by its ID, which `reconciler invitation list` shows")
     project = _chosen_project(service)
     missing = f"no invitation {identifier} to {project} waits; `reconciler invitation list` shows those that do"
@@ -166,7 +163,7 @@ def revoke_invitation(service: Client, *, identifier: str) -> None:
 
 # People.
 
-NOBODY = "nobody is here to be asked for the new password; name a file that holds it with --password-file, or -"
+NOBODY = "there is no terminal to ask for the new password; name a file that holds it with --password-file, or -"
 ANONYMOUS = (
     "sign in as yourself with --user or SERVICE_USER to change your password; `reconciler user password NAME` sets "
     "that of somebody else"
@@ -211,7 +208,7 @@ def user() -> None:
 @form_option
 @everywhere
 def list_users(service: Client, *, form: str) -> None:
-    """Show everybody, with their roles."""
+    """Show all people, with their roles."""
     found = client.objects(service.get("users"), "users")
     tables.write_list("users", found, USER_COLUMNS, form=form, empty="there are no users")
 
@@ -237,7 +234,7 @@ def create_user(service: Client, *, name: str, password_file: Path | None, **giv
 )
 @everywhere
 def change_user(service: Client, *, name: str, **given: str | bool | None) -> None:
-    """Change what the options name of the person NAME."""
+    """Change the person NAME, as the options say."""
     body = _given(**given)
     if not body:
         raise click.UsageError("give --display-name, --organization-admin or --no-organization-admin")
@@ -249,9 +246,9 @@ def change_user(service: Client, *, name: str, **given: str | bool | None) -> No
 @click.argument("name")
 @everywhere
 def delete_user(service: Client, *, name: str) -> None:
-    """Remove the person NAME, with their roles, their own keys and the invitations that they made.
+    """Remove the person NAME with their roles, personal keys and invitations.
 
-    Keys that they made for projects stay: a notification lists them.
+    Keys that they made for projects stay. A notification lists them.
     """
     service.ask("DELETE", ("users", name))
     output.line(f"{name}: deleted")
@@ -273,14 +270,14 @@ def set_password(service: Client, *, name: str | None, password_file: Path | Non
     if name is not None:
         service.ask("PATCH", ("users", name), body={"password": fresh})
     else:
-        # The service asks for the present password once more: the one that the person signs in with.
+        # The service also wants the present password, with which the person signs in.
         service.ask("PUT", ("me", "password"), body={"password": service.password, "newPassword": fresh})
     output.line(f"{who}: the password is changed")
 
 
 def _new_password(service: Client, name: str, file: Path | None) -> str:
     """Return a new password from a file, standard input or a terminal. Raises Refused, OSError, click.Abort."""
-    service.sign_in()  # first the caller's own password
+    service.sign_in()  # asks for the caller's own password first
     found = output.hidden_text(file, f"New password of {name}", otherwise=NOBODY, twice=True)
     changes.check_password(found)
     return found
@@ -314,8 +311,8 @@ KEY_COLUMNS = (
 
 @click.group(cls=OrderedGroup)
 def key() -> None:
-    """Make, list and revoke API keys: your own, as an admin those of your project, and those of the organization as its
-    admin.
+    """Create, list and revoke API keys: your own, those of projects that you administer, and, for its admins, those of
+    the organization.
     """
 
 
@@ -323,7 +320,7 @@ def key() -> None:
 @form_option
 @connected
 def list_keys(service: Client, *, form: str) -> None:
-    """Show your own keys and those you manage, the oldest first; with --project those of that project alone."""
+    """Show your own keys and those that you manage, the oldest first; with --project only those of that project."""
     found = client.objects(service.get("api-keys"), "apiKeys")
     tables.write_list("apiKeys", found, KEY_COLUMNS, form=form, empty="there are no keys that you may manage")
 
@@ -349,10 +346,10 @@ def list_keys(service: Client, *, form: str) -> None:
 def create_key(
     service: Client, *, scopes: tuple[str, ...], organization: bool, personal: bool, **given: str | None
 ) -> None:
-    """Make a key of the project, of the organization or of your own, that people know as NAME.
+    """Create the key NAME: of the project, of the organization, or your own.
 
-    The key alone goes to standard output. It is shown this once. With --personal and --organization it is your own key
-    in every project of yours.
+    Only the key goes to standard output. It is shown once. With --personal and --organization it is your own key in all
+    your projects.
     """
     body = _given(**given, scopes=list[Value](dict.fromkeys(scopes)) or None, personal=personal or None)
     if organization:
@@ -371,8 +368,8 @@ def create_key(
 @id_argument
 @everywhere
 def revoke_key(service: Client, *, identifier: str) -> None:
-    """Revoke the key ID, as `key list` shows it: it opens nothing from the next request on."""
-    if identifier.startswith(directory.KEY_MARK):  # a key, or its beginning: it must not be printed, nor stand in a URL
+    """Revoke the key ID of `key list`. The next request with it is refused."""
+    if identifier.startswith(directory.KEY_MARK):  # a key must be neither printed nor sent in a URL
         raise Refused("a key is revoked by its ID, which `reconciler key list` shows beside its prefix")
     missing = f"there is no key {identifier} that you may manage; `reconciler key list` shows those there are"
     service.ask("DELETE", ("api-keys", identifier), missing=missing)

@@ -1,4 +1,4 @@
-"""`reconciler apply` and `reconciler delete`: resources from files to the service, and a line for each."""
+"""`reconciler apply` and `reconciler delete`: send resources from files, and print a line for each."""
 
 import re
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ CONFLICT = 409
 NOT_STORED = frozenset({"invalid", "error", "in-use", "forbidden", "not-found", "deprecated"})
 STORED = frozenset({"created", "configured", "unchanged"})
 WHY_IN_NOTES = frozenset({"in-use", "forbidden", "deprecated"})
-# The service's name for a resource without a file: its position in the request, counted from 0.
+# The name that the service gives a resource without a file: its position in the request, from 0.
 ITEM = re.compile(r"\bitem ([0-9]{1,9})\b")
 ELSEWHERE = " is given more than once, also at "
 
@@ -85,7 +85,7 @@ def delete(service: Client, *, kind: str | None, names: tuple[str, ...], paths: 
 
 
 def _named(value: Value) -> Value:
-    """Return the part of a resource that a delete reads. The rest, secrets among it, is not sent."""
+    """Return the part of a resource that a delete needs. The rest, which may have secrets, is not sent."""
     if not isinstance(value, dict):
         return value
     named: dict[str, Value] = {key: value[key] for key in ("apiVersion", "kind") if key in value}
@@ -95,11 +95,11 @@ def _named(value: Value) -> Value:
 def report(
     answer: dict[str, Value], *, sent: list[FoundResource], dry_run: bool, without: frozenset[str] = frozenset()
 ) -> int:
-    """Print one line for each status but those `without`, with reasons and changed fields beneath; return the exit
+    """Print a line for each status except those in `without`, with reasons and changed fields below. Return the exit
     code.
     """
     updates = client.objects(answer, "updates")
-    # One status for each resource, in the order of the request: so each has its file.
+    # The statuses are in the order of the request, so each belongs to one file.
     places = [found.place for found in sent] if len(updates) == len(sent) else [""] * len(updates)
     remark = " (dry run)" if dry_run else ""
     for update, place in zip(updates, places, strict=True):
@@ -107,11 +107,11 @@ def report(
         if status in without:
             continue
         is_stored = status in STORED
-        # A resource may be stored although it is not whole yet.
+        # A resource may be stored although it is incomplete.
         missing = client.strings(resource, "status", "incomplete") if is_stored else []
         told = f"{remark}, incomplete" if missing else remark
         where = f" ({visible(place)})" if place and status in NOT_STORED else ""
-        # Some statuses bring no reason of their own: then the last note is the reason.
+        # For statuses without a reason, the last note is the reason.
         notes = client.strings(update, "notes")
         why = f": {visible(notes.pop())}" if notes and status in WHY_IN_NOTES else ""
         reasons = client.lines(update, "reason") or missing
@@ -128,9 +128,9 @@ def report(
 
 
 def _placed(errors: tuple[str, ...], sent: list[FoundResource]) -> list[str]:
-    """Return the errors of an atomic apply, each with the place of its resource in front."""
+    """Return the errors of an atomic apply, each after the place of its resource."""
     places = [found.place for found in sent]
-    # Of a name that is there several times, the first error belongs to the first, as both come in the request's order.
+    # If a name occurs several times, its errors are in the order of the request too.
     waiting: defaultdict[str, list[str]] = defaultdict(list)
     for found in sent:
         waiting[f"{client.text(found.value, 'kind')} {client.text(found.value, 'metadata', 'name')}"].append(
@@ -145,7 +145,7 @@ def _placed(errors: tuple[str, ...], sent: list[FoundResource]) -> list[str]:
 
 
 def _with_places(sentence: str, places: list[str]) -> str:
-    """Return a sentence of the service with the file and line of each item of the request that it names."""
+    """Return a sentence of the service, with file and line in place of positions in the request."""
 
     def place(item: re.Match[str]) -> str:
         position = int(item[1])

@@ -20,13 +20,13 @@ from reconciler.store.audit import VerifiedChain
 
 SHOWN = 100
 MOST = 100_000
-PAGE = 1000  # events in one request; no more are given
-SENTENCE = "text"  # the one member of a detail that says all by itself
+PAGE = 1000  # events in one request, the most that the service gives
+SENTENCE = "text"  # the member of a detail that is a whole sentence
 ALLOWED = "must be a duration such as 30m or 24h, a date such as 2026-11-21, or an instant such as 2026-11-21T08:00:00Z"
 
 
 def _instant(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    """Return the instant that the text means now."""
+    """Parse an instant, or a duration before now."""
     try:
         return None if text is None else clock.rfc3339(meant_instant(text, now=clock.now()))
     except (ValueError, OverflowError):  # a date outside of the calendar
@@ -85,7 +85,7 @@ COLUMNS = (
 
 @click.group(cls=OrderedGroup)
 def audit() -> None:
-    """Read the audit, and verify its chain. Reading is for admins: of a project, or of the organization."""
+    """Read the audit, and verify its chain. Reading is for admins of a project or of the organization."""
 
 
 @audit.command("list")
@@ -100,15 +100,15 @@ def audit() -> None:
     help="From then on: 24h, 2026-11-21 (in UTC), 2026-11-21T08:00:00Z.",
 )
 @click.option("--until", metavar="INSTANT", callback=_instant, help="Before then.")
-@click.option("--after", metavar="ID", help="Only what comes behind the event of this id: where a list ended.")
+@click.option("--after", metavar="ID", help="Only older events than the one with this id, with which a list ended.")
 @click.option("--limit", type=click.IntRange(1, MOST), default=SHOWN, help=f"At most so many events ({SHOWN}).")
 @wide_form_option
 @connected
 def list_all(service: Client, *, limit: int, form: str, **wanted: str | None) -> None:
-    """Show audit events, the newest first: of --project, or of every project that you may read the audit of."""
+    """Show audit events, the newest first, of --project or of all projects that you administer."""
     query = {name: value for name, value in wanted.items() if value is not None}
     found: list[dict[str, Value]] = []
-    while (size := min(PAGE, limit + 1 - len(found))) > 0:  # one more than the limit, to know if there are more
+    while (size := min(PAGE, limit + 1 - len(found))) > 0:  # one more than the limit, to find out if there are more
         page = client.objects(service.get("audit-events", query={"limit": str(size), **query}), "events")
         found += page
         if len(page) < size:
@@ -121,15 +121,15 @@ def list_all(service: Client, *, limit: int, form: str, **wanted: str | None) ->
 
 
 @audit.command()
-@click.option("--head", "known", metavar="NUMBER:HASH", help="A head from the service's log, which must be there.")
-@click.option("--retention", help="How long events are kept, in place of `audit.retention`: 168h.")
+@click.option("--head", "known", metavar="NUMBER:HASH", help="A head from the service's log, to find in the chain.")
+@click.option("--retention", help="How long events are kept, instead of `audit.retention`: 168h.")
 @config_option
 @state_option
 def verify(known: str | None, retention: str | None, config: Path | None, state_dir: str | None) -> None:
-    """Verify the chain of the audit in the store of the service on this machine, whether it runs or not, and that
-    nothing is gone from it that is to be kept.
+    """Verify the audit in the store of the service on this machine: its chain, and that no event was removed early. The
+    service may run or not.
 
-    Without --head, nobody can tell that the end was cut off, or that an older copy of the store took its place.
+    Without --head, this does not notice a missing end of the chain, or an older copy of the store.
     """
     head = None if known is None else store_audit.head(known)
     settings = options.local_settings(config, state_dir, **{"audit.retention": retention})
@@ -141,7 +141,7 @@ def verify(known: str | None, retention: str | None, config: Path | None, state_
         output.line(line)
     output.line(f"store: {path}")
     if head is None:
-        output.note("compare the head with the service's log, kept where nobody who has the store can write")
+        output.note("compare the head with a copy of the service's log that nobody with access to the store can change")
 
 
 def _lines(verified: VerifiedChain) -> Iterator[str]:

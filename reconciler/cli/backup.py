@@ -1,4 +1,4 @@
-"""`reconciler backup` and `reconciler restore`: copies of the stored data, on the machine of the service."""
+"""`reconciler backup` and `reconciler restore`, for the service on this machine."""
 
 import os
 import time
@@ -34,7 +34,7 @@ NEXT = (
 @config_option
 @state_option
 def backup(folder: Path, config: Path | None, state_dir: str | None) -> None:
-    """Copy the store of the service on this machine to a new FOLDER, verified, while the service runs or not."""
+    """Copy the store of the service on this machine to a new FOLDER, verified. The service may run or not."""
     watch = ProgressWatch(time.monotonic, SECONDS, output.note)
     places = databases.database_places(options.local_settings(config, state_dir))
     manifest = ops_backup.back_up(places, folder.absolute(), now=clock.now(), watch=watch)
@@ -52,9 +52,9 @@ def backup(folder: Path, config: Path | None, state_dir: str | None) -> None:
 @config_option
 @state_option
 def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
-    """Put a BACKUP in the place of what the service has, which must be stopped. What was there is kept.
+    """Replace the store of the service on this machine by a BACKUP. Stop the service first. The old store is kept.
 
-    BACKUP is a folder that `reconciler backup` made, or a copy of the store alone.
+    BACKUP is a folder that `reconciler backup` made, or a copy of only the store.
     """
     settings = options.local_settings(config, state_dir)
     given = ops_backup.read_backup(backup.absolute())

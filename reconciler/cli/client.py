@@ -34,7 +34,7 @@ PAGE = 1000  # resources in one request of a long list
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 NOT_FOUND = 404
 NOT_OURS = "the answer is not one of the service; is --server or SERVICE_SERVER right?"
-NOBODY = "the service wants to know who asks; set SERVICE_API_KEY, or name yourself with --user or SERVICE_USER"
+NOBODY = "the service needs credentials; set SERVICE_API_KEY, or name yourself with --user or SERVICE_USER"
 WRONG_KEY = (
     "the service does not accept the API key: it never existed, was revoked or has expired; give the right one with "
     "SERVICE_API_KEY or --api-key"
@@ -45,7 +45,7 @@ NO_PROJECT = f"there is no project {{}}, or you have no role in it; {PROJECTS}"
 NO_REPOSITORY = "there is no repository {}; `reconciler status` shows those there are"
 CHOOSE_HINT = f"choose a project with --project or SERVICE_PROJECT; {PROJECTS}"
 SET_A_KEY = "set SERVICE_API_KEY to a key of yours"
-OF_401: Mapping[str, str] = {  # in words of commands; every other sentence of the service stands for itself
+OF_401: Mapping[str, str] = {  # sentences for users of commands; other sentences of the service are shown as they are
     ErrorCode.NO_CREDENTIAL: NOBODY,
     ErrorCode.UNKNOWN_KEY: WRONG_KEY,
     ErrorCode.WRONG_PASSWORD: WRONG_PASSWORD,
@@ -53,7 +53,7 @@ OF_401: Mapping[str, str] = {  # in words of commands; every other sentence of t
 MOST_SENTENCES = 5  # of a 401, which any server or proxy may send
 LONGEST_SENTENCE = 500  # characters
 
-# Why there is no answer, or no whole one.
+# Errors of connections.
 NO_HTTP = (
     "{} gave no HTTP answer; is --server or SERVICE_SERVER right, and does the address begin with https:// when the "
     "service has a certificate?"
@@ -63,7 +63,7 @@ UNREACHABLE = (
 )
 LATE = "{} did not answer in time; look at its log, and try again"
 BROKEN = "the connection to {} broke before its answer was complete; try again"
-TLS_FAULTS = {  # by what OpenSSL says, the special before the general
+TLS_FAULTS = {  # by OpenSSL's phrase, specific ones first
     "certificate has expired": "the certificate of {} has expired; renew it there",
     "certificate is not valid for": (
         "the certificate of {} is for another name; use a name that it holds, or renew it with this one"
@@ -90,9 +90,8 @@ class Unreachable(Transient):
 
 
 class RequestParts(TypedDict, total=False):
-    """The parts that not every request has.
-
-    `missing` is the sentence for a 404: the service's own names paths of the API, not commands.
+    """Optional parts of a request. `missing` is the error for a 404: the service's own sentence names paths of the API,
+    not commands.
     """
 
     query: Mapping[str, str]
@@ -102,10 +101,10 @@ class RequestParts(TypedDict, total=False):
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class Client:
-    """The connection of a command. It begins with the first request. Of a key and a user it has one at most."""
+    """The connection of a command, opened by the first request. It has a key or a user, or neither."""
 
     server: str = DEFAULT_SERVER
-    is_named: bool = False  # somebody named the server
+    is_named: bool = False  # an option or a variable names the server
     api_key: str | None = None
     user: str | None = None
     project: str | None = None
@@ -119,12 +118,12 @@ class Client:
         self._opened.close()
 
     def everywhere(self) -> Self:
-        """Name no project in requests: they are about the organization, or their paths name one."""
+        """Send no project: the requests are about the organization, or their paths name a project."""
         self.is_everywhere = True
         return self
 
     def sign_in(self) -> None:
-        """Ask for the password now, before a command asks for something else."""
+        """Ask for the password now, before the command asks for anything else."""
         if self.user is not None:
             _ = self.password
 
@@ -132,7 +131,7 @@ class Client:
     def password(self) -> str:
         """The password of the user, from a file or a terminal. Raises Refused, OSError, click.Abort."""
         file = os.environ.get(PASSWORD_FILE)
-        nobody = f"nobody is here to be asked for the password of {self.user}; name a file that holds it with "
+        nobody = f"there is no terminal to ask for the password of {self.user}; name a file that holds it with "
         question = f"Password of {self.user}"
         return output.hidden_text(Path(file) if file else None, question, otherwise=nobody + PASSWORD_FILE)
 
@@ -162,14 +161,14 @@ class Client:
         import httpx2  # noqa: PLC0415 - the import takes longer than many commands
 
         try:
-            # A proxy of the environment is for other machines; it must not see a local server's key.
-            # A transport of our own has none, and still minds SSL_CERT_FILE.
-            # For http it reads no authorities, which takes longer than most commands.
+            # A proxy in the environment must not see the key of a server on this machine. Our own transport has no
+            # proxy, and still uses SSL_CERT_FILE. For http it reads no authorities: that takes longer than most
+            # commands.
             verify = True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             own = httpx2.HTTPTransport(verify=verify) if parts.hostname in LOOPBACK else None
             timeout = httpx2.Timeout(ANSWER, connect=CONNECT)
             made = httpx2.Client(headers=headers, auth=auth, timeout=timeout, transport=own)
-        except OSError:  # nothing is connected yet: only the authorities were read
+        except OSError:  # from reading the authorities: nothing is connected yet
             raise Refused(
                 "SSL_CERT_FILE or SSL_CERT_DIR names no file with certificates; correct it or unset it"
             ) from None
@@ -192,7 +191,7 @@ class Client:
             found = self.get(*path, query={"limit": str(size), **(query or {}), **after})
             resources = objects(found.get("resources"))
             yield resources
-            # Fewer than asked for means the end; more, a server that knows no pages.
+            # A shorter page is the last. A longer one comes from a server without pages.
             if len(resources) != size:
                 return
             after = {"after": text(resources[-1], "metadata", "name")}
@@ -278,7 +277,7 @@ class Client:
 
     def _refusal(self, status: int, value: Value, *, after: str) -> Refusal:
         errors, codes = strings(value, "errors"), strings(value, "codes")
-        if len(codes) != len(errors):  # of another program, or an older server
+        if len(codes) != len(errors):  # from another program or an older server
             codes = []
         if status == 401:
             pairs = list(zip_longest(errors, codes, fillvalue=""))[:MOST_SENTENCES]
@@ -317,7 +316,7 @@ def _object(value: Value) -> dict[str, Value]:
     return value
 
 
-# Readers of an answer. They return an empty value where an answer has nothing, or something else.
+# Readers of answers. They return an empty value if a member is missing or has another type.
 
 
 def at(value: Value, *path: str) -> Value:
@@ -354,7 +353,7 @@ def number(value: Value, *path: str) -> int:
 
 
 def lines(value: Value, *path: str) -> list[str]:
-    """Return the lines of a text inside nested objects. LF alone ends one, whatever else Python takes for an end."""
+    """Return the lines of a text inside nested objects. Only LF ends a line."""
     found = text(value, *path)
     return found.split("\n") if found else []
 

@@ -1,9 +1,9 @@
-"""`reconciler plan --collector`: a Collector's own `validate` on what Collectors run before a merge and after it.
+"""`reconciler plan --collector`: a Collector's own `validate` for the configurations before and after a merge.
 
-The program is the caller's; what it reads was proposed by somebody. So it runs in an empty folder with limits of time,
-memory and files, and with no variable of ours: `${env:NAME}` must not bring a secret into an error. Texts that name
-another provider (`${file:...}`, `${https:...}`), or that we cannot read, are not given to it: it would read files of
-this machine, or ask the network. It starts no component.
+The caller chooses the program, but a proposal may come from anybody. So the program runs in an empty folder, with
+limits on time, memory and files, and without our environment: `${env:NAME}` must not bring a secret into an error. It
+does not get texts that name another provider (`${file:...}`, `${https:...}`) or that we cannot parse: it would read
+files of this machine, or use the network. It starts no component.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ from reconciler.model.values import Value
 
 SECONDS: Final = 10  # for one run
 TOGETHER: Final = 300.0  # seconds for all of them
-MEMORY: Final = 4 * 1024**3  # bytes of addresses; the runtime of Go reserves much more than it uses
-FILE: Final = 1024**2  # bytes of a file that it writes, its output too
-OUTPUT: Final = 16 * 1024  # bytes that are read of it
+MEMORY: Final = 4 * 1024**3  # bytes of address space; the runtime of Go reserves much more than it uses
+FILE: Final = 1024**2  # bytes of each file that it writes, and of its output
+OUTPUT: Final = 16 * 1024  # bytes of the output that are read
 
 STAND_IN: Final = "http://localhost:4317"
-"""The value of each variable without a default, where the Collector refuses an empty one."""
+"""The value of variables without a default, if the Collector refuses empty ones."""
 
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-[-A-Za-z0-9_.:/ ]*)?\}")
 _REFERENCE: Final = re.compile(r"(?<!\$)(?:\$\$)*\$\{")  # `$$` stands for `$`
@@ -45,7 +45,7 @@ OVERDUE: Final = f"`validate` takes more than {SECONDS} s"
 
 
 def validated(plan: Plan, program: Path) -> Plan:
-    """Return the plan with what the program has against the results. Raises Refused if it cannot be run."""
+    """Return the plan with the program's errors as violations. Raises Refused if the program cannot be run."""
     deadline = time.monotonic() + TOGETHER
     entries = tuple(_entry(entry, program.resolve(), deadline) for entry in plan.entries)
     return msgspec.structs.replace(plan, entries=entries)
@@ -73,7 +73,7 @@ def _entry(entry: PlanEntry, program: Path, deadline: float) -> PlanEntry:
 
 
 def _unfit(text: str) -> str:
-    """Return why the program may not have a text; '' if its only references are variables, so that it reads no more."""
+    """Return why the program must not get a text; '' if all its references are variables."""
     try:
         read = documents.read(text.encode(errors="replace"), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
     except documents.DocumentError:
@@ -83,7 +83,7 @@ def _unfit(text: str) -> str:
 
 
 def _strings(value: Value) -> Iterator[str]:
-    """Yield the strings of a value as the program decodes them, keys too: it resolves references afterwards."""
+    """Yield the strings in a value, keys too, in decoded form: the program resolves references after decoding."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -93,7 +93,7 @@ def _strings(value: Value) -> Iterator[str]:
 
 
 def _reads(text: str) -> bool:
-    """Return True if a reference is left without the variables, be they empty or not."""
+    """Return True if a reference remains when the variables are replaced, by an empty value or another."""
     return any(_REFERENCE.search(_VARIABLE.sub(value, text)) for value in ("", "x"))
 
 
@@ -111,7 +111,7 @@ def _rendering(one: PlanRendering, program: Path) -> PlanRendering:
 def _placed(
     said: str, components: Mapping[str, PlanPlace], whole: PlanPlace | None
 ) -> Iterator[tuple[PlanPlace | None, str]]:
-    """Divide what the Collector says by the components that its lines name, each with its place."""
+    """Divide the Collector's output by the components that its lines name, each with its place."""
     place, told = whole, list[str]()
     for line in filter(None, (_BEGINNING.sub("", line).strip() for line in said.split("\n"))):
         named = next(filter(None, (components.get(found) for found in _ID.findall(line))), None)
@@ -127,7 +127,7 @@ def _placed(
 
 
 def _refusal(text: str, program: Path) -> str:
-    """Return what the program has against a configuration, '' if nothing. Raises Refused."""
+    """Return the program's error for a configuration, '' if it has none. Raises Refused."""
     names = {name for name, default in _VARIABLE.findall(text) if not default}
     said = _run(text, program, {})
     return _run(text, program, dict.fromkeys(names, STAND_IN)) if said and names else said
@@ -168,7 +168,7 @@ def _run(text: str, program: Path, variables: Mapping[str, str]) -> str:
 
 
 def _limit(process: int) -> None:
-    """Set limits once it runs: between fork and exec no Python may run, since templates are watched by a thread."""
+    """Set the limits when it runs: with threads, no Python code may run between fork and exec."""
     for what, most in (
         (resource.RLIMIT_CPU, SECONDS),
         (resource.RLIMIT_AS, MEMORY),

@@ -1,7 +1,7 @@
-"""`reconciler demo`: the daemon on a throw-away copy of the example, committed to a repository made for it.
+"""`reconciler demo`: the daemon on a temporary copy of the example repository.
 
-It shows what the product does and leaves nothing behind: repository, state and key go when it stops. Secrets are made
-up. The records that the example's webhook posts arrive here, too.
+Repository, state and key are deleted when it stops. Secrets are made up. It also receives the records that the
+example's webhook posts.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ SHOWN_BYTES = 500  # of a request that arrives
 RENDERED = "hosts"  # the Configuration of the example that any Collector runs
 DELIVERS = "Delivers    the Configuration orders; the others are for collectors (docs/what-has-effect.md)"
 COLLECTOR = "/v1/resources/Configuration/{}/collector.yaml"
-# Logs that the demonstration replaces: the outcome of each commit, and how to sign in first (it has a key).
+# Loggers that are silenced: the demonstration shows the outcome of each commit itself, and nobody needs to sign in.
 UNSAID = ("reconciler.reconcile", "reconciler.auth.accounts", "reconciler.server.sign_in")
 IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
 
@@ -65,7 +65,7 @@ def demo(listen: str | None, *, once: bool) -> None:
             "repositories": [followed],
             "log.level": "warning",
         }
-        # Without a file and the environment: the settings of a real service have no place in a demonstration.
+        # Neither a settings file nor the environment counts: they may belong to a real service.
         settings = loading.load(config=Path(os.devnull), environment={}, overrides=overrides).settings
         ops_logging.set_up(level=settings.log.level, style="text")
         for unsaid in UNSAID:
@@ -84,7 +84,7 @@ def demo(listen: str | None, *, once: bool) -> None:
 
 
 def _example() -> Path:
-    """Return the example repository: beside the package in a checkout, inside it when installed."""
+    """Return the example repository: beside the package in a checkout, inside it in an installation."""
     package = Path(__file__).parent.parent
     for candidate in (package.parent / "examples" / "repo", package / "examples" / "repo"):
         if candidate.is_dir():
@@ -93,7 +93,7 @@ def _example() -> Path:
 
 
 def _copy(target: Path, port: int) -> None:
-    """Make a repository whose first commit holds the example; its webhook posts to the port."""
+    """Create a repository whose first commit has the example. Its webhook posts to the port."""
     shutil.copytree(_example(), target, ignore=shutil.ignore_patterns(".git"))
     file = target / FILE
     text = file.read_text(encoding="utf-8").replace(f"value: {PORT}\n", f"value: {port}\n")
@@ -113,7 +113,7 @@ def _git(repository: Path, *arguments: str) -> None:
 
 
 def _free_address() -> str:
-    """Return the usual address, or any port of it when it is taken: a demonstration should not fail for that."""
+    """Return the default address, with any free port if its own is taken."""
     try:
         serving.bind("127.0.0.1", 3001).close()
     except Refused:
@@ -127,7 +127,7 @@ def _pretend_secrets(repository: Path) -> dict[str, str]:
     return {name: MADE_UP for text in texts for name in REFERENCE.findall(text)}
 
 
-# The runs, as they come.
+# The output: each run when it has ended.
 
 
 async def _narrate(running: Running, repository: Path, *, key: str, password: str, port: int, once: bool) -> None:
@@ -183,13 +183,13 @@ def _invite(address: str, repository: Path, *, key: str, password: str, port: in
 
 
 class Webhook(BaseHTTPRequestHandler):
-    """Takes what the webhook of the example posts, and shows the bodies, or their beginnings."""
+    """Receives what the example's webhook posts, and prints the first bytes of each body."""
 
     timeout = SECONDS
     server: ThreadingHTTPServer
 
     def do_POST(self) -> None:
-        """Show the body of a request, which comes from the demonstration itself."""
+        """Print the body of a request, which comes from the demonstration itself."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         more = f" ... and {len(body) - SHOWN_BYTES:,} bytes more" if len(body) > SHOWN_BYTES else ""
         shown = body[:SHOWN_BYTES].decode("utf-8", "replace")
@@ -199,12 +199,12 @@ class Webhook(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing else."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager
 def _webhook() -> Iterator[int]:
-    """Listen where the example says, or at any port when that is taken: the copy has that one. Yield the port."""
+    """Listen at the example's port, or at any port if it is taken, and yield the port."""
     try:
         server = ThreadingHTTPServer((HOST, PORT), Webhook)
     except OSError:

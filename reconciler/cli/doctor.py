@@ -1,7 +1,4 @@
-"""`reconciler doctor`: the checks of the service on this machine, in the order of its output.
-
-The checks themselves are in `ops.checks`.
-"""
+"""`reconciler doctor`: checks the service on this machine. The checks are in `ops.checks`."""
 
 import asyncio
 import os
@@ -29,12 +26,12 @@ SETTINGS = "settings"
 PROVIDER = "provider"
 CLIENT_SECRET = "SERVICE_OIDC_OAUTH2_CLIENT_SECRET"  # noqa: S105 - the name of a variable
 ALL_REPOSITORIES_SECONDS = 300.0
-ENDING_SECONDS = 15.0  # for a check with a limit of its own to say that it is over
-HAS_IT = "where the service has it in its own environment, all is well; the other checks need none"
+ENDING_SECONDS = 15.0  # in which a check that reached its own limit can report that
+HAS_IT = "that is no error if the service has it in its own environment; the other checks do not need it"
 
 
 def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], is_full: bool) -> list[DoctorCheck]:
-    """Return all checks of a service with these settings."""
+    """Return all checks of a service with these settings, in the order of the output."""
     settings = loaded.settings
     places = databases.database_places(settings)
     service = ops_doctor.directory_holder(settings.state_dir)
@@ -102,12 +99,12 @@ WIDTH = max(map(len, FindingStatus))
 @click.command()
 @config_option
 @state_option
-@click.option("--full", is_flag=True, help="Look through the store whole, however long that takes.")
+@click.option("--full", is_flag=True, help="Check the whole store, for up to an hour.")
 @click.option("-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="How to show it.")
 def doctor(config: Path | None, state_dir: str | None, *, full: bool, form: str) -> int:
-    """Look for what is wrong with the service on this machine, whether it runs or not.
+    """Check the service on this machine, whether it runs or not. Nothing is changed.
 
-    It changes nothing. The exit code is that of the worst finding.
+    The exit code is that of the worst finding.
     """
     found = _found(config, state_dir, is_full=full)
     if form == "json":
@@ -131,18 +128,18 @@ def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequ
             where = f"{loaded.config}" if loaded.config else "without a file, by defaults and the environment"
             told = [ops_doctor.ok(SETTINGS, f"{where}: no mistake")]
     except SettingsError as problem:
-        # The client's secret is in the environment of the service, seldom in a shell's, and no check sends it: any
-        # value does.
+        # A shell seldom has the client's secret, which is in the environment of the service. No check sends it, so any
+        # value will do.
         environment = {**environment, CLIENT_SECRET: "unknown"}
         try:
             loaded = loading.load(config=config, environment=environment, overrides=overrides)
         except SettingsError:
             mistakes = [ops_doctor.error(SETTINGS, line, "") for line in problem.lines]
-            rest = "nothing else was looked at, since the settings say what there is"
+            rest = "nothing else was checked, because all other checks need the settings"
             return [
                 *mistakes,
                 *services.check_git(),
-                ops_doctor.warning(SETTINGS, rest, "mend them, and look again"),
+                ops_doctor.warning(SETTINGS, rest, "correct them, and run the doctor again"),
             ]
         told = [ops_doctor.warning(SETTINGS, line, HAS_IT) for line in problem.lines]
     checks = doctor_checks(loaded, environment=environment, is_full=is_full)

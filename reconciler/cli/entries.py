@@ -1,4 +1,4 @@
-"""The entries of a settings file that concern a checkout: those of its remote, for a plan and for `validate`."""
+"""The repositories of a settings file that follow the remote of a checkout, for `plan` and `validate`."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -16,8 +16,8 @@ _SCP = re.compile(r"(?:[^@/:]+@)?([^@/:]+|\[[^]/]+\]):(.*)", re.DOTALL)  # user@
 
 @dataclass(frozen=True, slots=True)
 class ChosenEntries:
-    """`entries` are those that were asked for. `beside` are others that fill the same projects from the same remote,
-    and are judged together with them. `notes` say which are left out.
+    """`entries` are the chosen repositories. `beside` are others that fill the same projects from the same remote: they
+    are judged together. `notes` name those that are left out.
     """
 
     entries: tuple[Repository, ...]
@@ -26,8 +26,8 @@ class ChosenEntries:
 
 
 def load_settings(config: Path) -> Settings:
-    """Return the settings of a file, for what it says of repositories and resources alone. Raises SettingsError."""
-    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
+    """Return the settings of a file, of which only repositories and resources matter. Raises SettingsError."""
+    # Sign-in is overridden: a provider's secret is in the environment of the service only.
     return loading.load(config=config, environment={}, overrides={"auth.type": "local"}).settings
 
 
@@ -39,9 +39,10 @@ def choose_entries(
     remotes: Collection[str],
     branch: str | None,
 ) -> ChosenEntries:
-    """Choose by name, otherwise by the remotes of a checkout and the branch to merge into, if there is one.
+    """Choose by name, otherwise by the remotes of a checkout and the branch to merge into.
 
-    If the checkout has no remote that the file has, all entries are meant if they have one. Raises Refused.
+    If no entry has a remote of the checkout, all entries are chosen, provided that they have the same one. Raises
+    Refused.
     """
     known = {one.name: one for one in repositories}
     unknown = [name for name in names if name not in known]
@@ -83,9 +84,7 @@ def _why_not(
 
 
 def address_of(url: str) -> tuple[str, str]:
-    """Return the host of a remote, empty for a path, and its path there, however git writes it: one may be reached by
-    https and by ssh.
-    """
+    """Return host (empty for a local path) and path of a remote: the same for its https and its ssh address."""
     if "://" in url:
         parts = urlsplit(url)
         host, path = ("" if parts.scheme == "file" else parts.hostname or ""), unquote(parts.path)

@@ -2,8 +2,8 @@
 
 OK = 0
 ERROR = 1  # one sentence on stderr says what
-USAGE = 2  # the command was written wrongly; click's own code
-NOT_STORED = 3  # some resource is not valid, or was not stored or deleted
+USAGE = 2  # wrong usage; click's own code
+NOT_STORED = 3  # a resource is not valid, or was not stored or deleted
 WARNINGS = 4  # of `doctor`: nothing is broken yet
 INTERRUPTED = 130  # what shells report for Ctrl-C
-CLOSED_PIPE = 141  # what shells report for a program that writes to a pipe nobody reads any more
+CLOSED_PIPE = 141  # what shells report for a program that writes to a closed pipe

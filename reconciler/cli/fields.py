@@ -1,4 +1,4 @@
-"""The changed fields of an answer as lines, as the text of a plan shows them."""
+"""Changed fields in an answer, as lines of the form that plans use."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,7 @@ def field_lines(changed: Value) -> str:
 
 
 def with_cuts(fields: Iterable[PlanField]) -> tuple[PlanField, ...]:
-    """Return fields with CutText for each value that was cut: JSON has a mapping of its two facts instead."""
+    """Return the fields with CutText for each shortened value. In JSON it is a mapping of two facts."""
 
     def value(given: object) -> object:
         match given:

@@ -1,7 +1,6 @@
 """Resources from files, folders and standard input.
 
-The rules are those of a repository: the same suffixes, the same `.serviceignore`, no link followed inside a folder.
-`validate` judges these resources, `apply` and `delete` send them.
+The rules are those of a repository: the same suffixes and `.serviceignore`, and no link inside a folder is followed.
 """
 
 import os
@@ -52,7 +51,7 @@ class FoundResource(NamedTuple):
 
 
 class UnreadableFiles(Refused):
-    """Some files cannot be read, so nothing is sent: a part of the files would mean something else."""
+    """Some files cannot be read, so nothing is sent: some of the files may mean something else than all."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         super().__init__("\n".join(lines))
@@ -60,7 +59,7 @@ class UnreadableFiles(Refused):
 
 
 def read_texts(paths: tuple[str, ...]) -> Iterator[SourceText | Unreadable]:
-    """Yield every file of the paths once, in the order of the paths and then of the names."""
+    """Yield each file of the paths once, ordered by path and then by name."""
     seen: set[str] = set()
     for path in paths:
         for name in (STDIN,) if path == STDIN else _names(Path(path)):
@@ -81,7 +80,7 @@ def _names(path: Path) -> Iterator[str]:
 
 
 def _below(root: Path) -> Iterator[str]:
-    """Yield every regular file below a folder as a `/`-separated relative path; a link is not followed."""
+    """Yield each regular file below a folder as a relative path with `/`. Links are not followed."""
     for folder, folders, names in os.walk(root, followlinks=False):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
@@ -91,7 +90,7 @@ def _below(root: Path) -> Iterator[str]:
 
 
 def ignore_rules(root: Path, names: Iterable[str], *, below: str) -> file_selection.IgnoreRules:
-    """Return the ignore files of a folder and its subfolders that decide about these files, named from the root."""
+    """Return the ignore files of a folder that concern these files, whose names are relative to the root."""
     above = {folder for name in names for folder in _folders_above(name)}
     folders = {folder for folder in above if not below or f"{folder}/".startswith(f"{below}/")}
     texts = {}
@@ -121,7 +120,7 @@ def _rules(path: Path) -> str:
 
 
 def _read(name: str) -> SourceText | Unreadable:
-    most = positions.FILE_LIMITS.bytes + 1  # one byte more is enough for the reader to refuse it
+    most = positions.FILE_LIMITS.bytes + 1  # one byte more is enough for a refusal
     if name == STDIN:
         data = sys.stdin.buffer.read(most)
         syntax = documents.Syntax.JSON if data.lstrip()[:1] in (b"{", b"[") else documents.Syntax.YAML
@@ -134,7 +133,7 @@ def _read(name: str) -> SourceText | Unreadable:
 
 
 def read_resources(paths: tuple[str, ...]) -> list[FoundResource]:
-    """Read the resources in the files; other documents (a Kubernetes manifest, say) are left out and counted."""
+    """Read the resources in the files. Other documents, such as a Kubernetes manifest, are skipped and counted."""
     found: list[FoundResource] = []
     problems: list[str] = []
     others = 0
@@ -149,7 +148,7 @@ def read_resources(paths: tuple[str, ...]) -> list[FoundResource]:
             continue
         for document in documents:
             for value in _unwrapped(document.value):
-                # The server knows which other identifiers it accepts; here a kind of ours is enough.
+                # Only the server knows which other `apiVersion` it accepts, so here one of our kinds is enough.
                 if is_resource(value, api_versions=frozenset({API_VERSION})):
                     found.append(FoundResource(value, f"{file.path}:{document.line}"))
                 else:
@@ -159,12 +158,12 @@ def read_resources(paths: tuple[str, ...]) -> list[FoundResource]:
     if others:
         output.note(f"{output.counted(others, 'document')} skipped, of no kind that this service has")
     if not found:
-        raise Refused("there is no resource in what was given")
+        raise Refused("the files have no resource")
     return found
 
 
 def _unwrapped(value: Value) -> list[Value]:
-    """Return the resources of a document: itself, or those in a list as `get -o json` and the API's bodies have it."""
+    """Return the resources of a document: itself, or those of a list, as in `get -o json` and bodies of the API."""
     if isinstance(value, dict) and value.keys() == {"resources"} and isinstance(value["resources"], list):
         value = value["resources"]
     return list(value) if isinstance(value, list) else [value]

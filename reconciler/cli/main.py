@@ -25,7 +25,7 @@ DETAILED = "--detailed-exitcode"
 
 
 class CommandEntry(NamedTuple):
-    """A command: its place (`module:attribute`), and its line in the list of commands."""
+    """A command: where it is defined (`module:attribute`), and its line in the list of commands."""
 
     target: str
     summary: str
@@ -45,36 +45,36 @@ ENTRIES = {
     "export": CommandEntry("reconciler.cli.export:export", "Write resources to files."),
     "status": CommandEntry("reconciler.cli.repositories:status", "Show repositories and their last runs."),
     "runs": CommandEntry("reconciler.cli.runs:runs", "Show what runs did, and why something is not stored."),
-    "reconcile": CommandEntry("reconciler.cli.repositories:reconcile", "Look at repositories now."),
-    "suspend": CommandEntry("reconciler.cli.repositories:suspend", "Look at a repository no more."),
-    "resume": CommandEntry("reconciler.cli.repositories:resume", "Look at a suspended repository again."),
-    "approve": CommandEntry("reconciler.cli.repositories:approve", "Release deletions that a repository holds."),
-    "queue": CommandEntry("reconciler.cli.queue:queue", "Look after the queues of webhooks."),
-    "send-test": CommandEntry("reconciler.cli.queue:send_test", "Send one made-up record to a webhook."),
-    "notification": CommandEntry("reconciler.cli.notification:notification", "Show what somebody should know of."),
+    "reconcile": CommandEntry("reconciler.cli.repositories:reconcile", "Poll repositories now."),
+    "suspend": CommandEntry("reconciler.cli.repositories:suspend", "Stop polling a repository."),
+    "resume": CommandEntry("reconciler.cli.repositories:resume", "Poll a suspended repository again."),
+    "approve": CommandEntry("reconciler.cli.repositories:approve", "Approve deletions that a repository holds."),
+    "queue": CommandEntry("reconciler.cli.queue:queue", "Manage the queues of webhooks."),
+    "send-test": CommandEntry("reconciler.cli.queue:send_test", "Send a test record to a webhook."),
+    "notification": CommandEntry("reconciler.cli.notification:notification", "Show notifications; send test alerts."),
     "whoami": CommandEntry("reconciler.cli.access:whoami", "Show who you are, and your roles."),
     "project": CommandEntry("reconciler.cli.access:project", "List and create projects."),
     "member": CommandEntry("reconciler.cli.access:member", "Give people roles in a project."),
     "invitation": CommandEntry("reconciler.cli.access:invitation", "Invite people to a project."),
     "user": CommandEntry("reconciler.cli.access:user", "Manage people, and your own password."),
-    "key": CommandEntry("reconciler.cli.access:key", "Make, list and revoke API keys."),
-    "audit": CommandEntry("reconciler.cli.audit:audit", "Read who did what, and verify that it is whole."),
-    "doctor": CommandEntry("reconciler.cli.doctor:doctor", "Look for what is wrong with the service on this machine."),
-    "backup": CommandEntry("reconciler.cli.backup:backup", "Copy what the service on this machine keeps."),
-    "restore": CommandEntry("reconciler.cli.backup:restore", "Put a backup in the place of what the service has."),
+    "key": CommandEntry("reconciler.cli.access:key", "Create, list and revoke API keys."),
+    "audit": CommandEntry("reconciler.cli.audit:audit", "Read the audit, and verify its chain."),
+    "doctor": CommandEntry("reconciler.cli.doctor:doctor", "Check the service on this machine."),
+    "backup": CommandEntry("reconciler.cli.backup:backup", "Back up the store of the service on this machine."),
+    "restore": CommandEntry("reconciler.cli.backup:restore", "Restore a backup on this machine."),
     "schema": CommandEntry("reconciler.cli.main:schema", "Print the JSON Schema of a kind."),
     "version": CommandEntry("reconciler.cli.main:version", "Print the version."),
 }
 
 
 def documentation(prefix: Path) -> str | None:
-    """Return the place of `docs/` in an installation; None in a clone, which has it under that name."""
+    """Return a sentence that says where `docs/` is installed; None in a clone."""
     folder = prefix / "share" / PROGRAM / "docs"
     return f"The documentation, docs/ in messages, is in {folder}" if folder.is_dir() else None
 
 
 class Program(OrderedGroup):
-    """The commands of the table, imported when they are used: a quick command does not pay for a heavy one."""
+    """The group of all commands. It imports a command when it is used, so that quick commands start quickly."""
 
     def summaries(self) -> dict[str, str]:
         """Return the sentences of the table."""
@@ -98,11 +98,11 @@ class Program(OrderedGroup):
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="Print the version.")
 def program() -> None:
-    """Keep telemetry configuration as Git says, and work with it."""
+    """Keep telemetry configuration in sync with Git, and work with it."""
 
 
 def main() -> int:
-    """Run the program; every failure is one sentence on standard error and an exit code."""
+    """Run the program. Each failure is one sentence on standard error and an exit code."""
     output.prepare()
     try:
         code = program.main(prog_name=PROGRAM, standalone_mode=False)
@@ -110,7 +110,7 @@ def main() -> int:
     except (ClosedPipe, BrokenPipeError):
         output.give_up()
         return exits.CLOSED_PIPE
-    except Exception as problem:  # the last stop before a traceback
+    except Exception as problem:  # no traceback reaches the user
         return _failed(problem)
     return code if isinstance(code, int) else exits.OK
 
@@ -126,7 +126,7 @@ def _failed(problem: Exception) -> int:
             if isinstance(problem, click.UsageError) and problem.ctx is not None:
                 output.notes(f"{problem.ctx.get_usage()}\nTry '{problem.ctx.command_path} --help' for help.\n")
             output.error(problem.format_message())
-            # There, 2 means changes.
+            # With this option, 2 means changes.
             return exits.ERROR if DETAILED in sys.argv else problem.exit_code
         if os.environ.get("SERVICE_DEBUG") == "1":
             output.trace(problem)
@@ -137,12 +137,12 @@ def _failed(problem: Exception) -> int:
 
 def _lines(problem: Exception) -> list[str]:
     if isinstance(problem, ReconcilerError):
-        # Lines that begin with a place stand for themselves, so that editors find it.
+        # Lines that begin with a place get no prefix, so that editors can jump there.
         return list(getattr(problem, "lines", None) or [f"error: {output.error_sentence(problem.message)}"])
     if isinstance(problem, OSError) and problem.strerror:
         where = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
         return [f"error: {where}{problem.strerror.lower()}"]
-    return [f"error: unexpected {type(problem).__name__}; SERVICE_DEBUG=1 shows where, which helps whoever fixes it"]
+    return [f"error: unexpected {type(problem).__name__}; set SERVICE_DEBUG=1 to see the stack trace, and report it"]
 
 
 @click.command()
@@ -161,6 +161,6 @@ def version(service: Client) -> None:
 @kind_argument
 def schema(*, kind: str) -> None:
     """Print the JSON Schema (2020-12) of a kind's documents."""
-    import schemas  # noqa: PLC0415 - as a command's own module is
+    import schemas  # noqa: PLC0415 - only this command needs it
 
     output.write(output.as_json(schemas.load(kind if kind in schemas.names() else known_kind(kind).name)))

@@ -19,7 +19,7 @@ def _label(one: Value, name: str) -> str:
 
 
 def _since(one: Value) -> str:
-    """Return the last beginning of the cause; the label lacks the characters that labels may not have."""
+    """Return when the cause last began. The label has no separators: labels may not have them."""
     label = _label(one, "since")
     try:
         return f"{datetime.fromisoformat(label):%Y-%m-%dT%H:%M:%SZ}"
@@ -38,10 +38,10 @@ COLUMNS = (
     Column("PROJECT", "spec.account", tells_apart=True),
     Column("CHANGED", moment("metadata.dateModified")),
     READ,
-    # STATE says that it is over.
+    # Without the prefix, because STATE says so.
     Column("WHAT", lambda one: client.text(one, "metadata", "displayName").removeprefix("Resolved: ")),
 )
-FIELDS = (  # of one
+FIELDS = (  # of one notification
     Column("TYPE", "spec.notificationType"),
     SEVERITY,
     Column("PROJECT", "spec.account", optional=True),
@@ -58,18 +58,18 @@ def notification() -> None:
 
 
 @notification.command("list")
-@click.option("--all", "every", is_flag=True, help="Those that are over, and those that you dismissed, too.")
+@click.option("--all", "every", is_flag=True, help="Also show resolved ones, and those that you dismissed.")
 @wide_form_option
 @connected
 def list_all(service: Client, *, every: bool, form: str) -> None:
-    """List notifications, the newest first: those whose cause is there and that you have not dismissed."""
+    """List open notifications, the newest first, without those that you dismissed."""
     found = client.objects(service.get(*PATH), "notifications")
     columns: Sequence[Column] = COLUMNS
     if not every:
         present = [one for one in found if _label(one, "state") == "open"]
         found = [one for one in present if client.text(one, "status", "userStatus") != "dismissed"]
         columns = [column for column in COLUMNS if column is not STATE]  # all of them are open
-    empty = "there is nothing that somebody should know of"
+    empty = "there are no open notifications"
     tables.write_list("notifications", found, columns, form=form, empty=empty)
 
 
@@ -81,7 +81,7 @@ def _missing(identifier: str) -> str:
 @click.argument("id")
 @connected
 def show(service: Client, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
-    """Show what the notification ID says: since when it is there, what happened, what it means, what to do."""
+    """Show the notification ID: since when it is open, what happened, what it means, what to do."""
     one = service.get(*PATH, id, missing=_missing(id)).get("notification")
     output.write(tables.table(FIELDS, [one]) + "\n")
     paths = (("displayName",), ("additionalInfo", "message"), ("resourceDocLink",))
@@ -89,7 +89,7 @@ def show(service: Client, *, id: str) -> None:  # noqa: A002 - the argument's na
 
 
 def _status_command(name: str, status: str, text: str) -> None:
-    """Add a command that sets the status of a notification for the person."""
+    """Add a command that sets the status of a notification for the caller."""
 
     @notification.command(name, help=text)
     @click.argument("id")
@@ -100,20 +100,20 @@ def _status_command(name: str, status: str, text: str) -> None:
         output.line(f"{client.text(one, 'metadata', 'id')}: {client.text(one, 'status', 'userStatus')}")
 
 
-_status_command("read", "read", "Say that you have read the notification ID; for a person, not for a key.")
+_status_command("read", "read", "Mark the notification ID as read; for a person, not for a key.")
 _status_command(
-    "unread", "unread", "Take back that you have read or dismissed the notification ID; for a person, not for a key."
+    "unread", "unread", "Mark the notification ID as unread, and not dismissed; for a person, not for a key."
 )
-_status_command("dismiss", "dismissed", "See the notification ID no more; others do. For a person, not for a key.")
+_status_command("dismiss", "dismissed", "Hide the notification ID from your list only; for a person, not for a key.")
 
 
 @notification.command()
 @click.argument("target", required=False)
 @connected
 def test(service: Client, *, target: str | None) -> int:
-    """Send a test alert to TARGET of the setting `alerts`, or to each, and say what came of it.
+    """Send a test alert to TARGET of the setting `alerts`, or to each, and print the result.
 
-    It ends with 0 when all were taken, else with 1, and says the likely cause. For organization admins.
+    Ends with 0 if all were accepted, otherwise with 1, and says the likely cause. For organization admins.
     """
     answer = service.post("alerts", "test", body={} if target is None else {"target": target})
     found = client.objects(answer, "tests")

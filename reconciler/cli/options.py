@@ -1,4 +1,4 @@
-"""The options and arguments that commands share, the client that they make, and the groups that commands are in."""
+"""Options and arguments that several commands share, and the base of command groups."""
 
 import functools
 import os
@@ -27,7 +27,7 @@ TWO = "an API key and a user are given (--api-key or SERVICE_API_KEY, --user or 
 
 
 def _server_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Give a command the options of a connection."""
+    """Add the options of a connection to a command."""
     user = f"Your name; the password is asked for, or in the file that {PASSWORD_FILE} names."
     for name, variable, text in (
         ("--project", "SERVICE_PROJECT", "The project, when there are several."),
@@ -40,7 +40,7 @@ def _server_options(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def connected(function: Callable[..., R]) -> Callable[..., R]:
-    """Give a command the options of a connection, and pass it the client as its first argument."""
+    """Add the options of a connection to a command, and pass it the client as its first argument."""
 
     @click.pass_context
     @functools.wraps(function)
@@ -74,7 +74,7 @@ def connected(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def everywhere(function: Callable[..., R]) -> Callable[..., R]:
-    """Do the same for a command about the organization, or whose paths name their project."""
+    """Do the same for a command about the organization, or one whose paths name the project."""
 
     @functools.wraps(function)
     def wrapper(service: Client, *args: object, **arguments: object) -> R:
@@ -95,8 +95,8 @@ def _form(
 def local_settings(config: Path | None, state_dir: str | None = None, **overrides: Value) -> "Settings":
     """Return the settings of the service on this machine, read as `serve` reads them. Raises SettingsError.
 
-    Neither how people sign in nor who may connect is needed, and what that takes (a provider's secret, a word that
-    there need be no TLS) is in the environment of the service alone.
+    Sign-in and TLS are overridden: the commands need neither, and their secrets are in the environment of the service
+    only.
     """
     from reconciler.settings import loading  # noqa: PLC0415 - it takes long, and most commands need none
 
@@ -126,7 +126,7 @@ kind_argument = click.argument("kind", shell_complete=complete_kind)
 
 
 def known_kind(text: str) -> Kind:
-    """Return the kind that a person means. Raises Refused with the nearest one and all there are."""
+    """Return the kind with this name. Raises Refused, which names the nearest kind and all kinds."""
     kind = names.find_kind(text)
     if kind is None:
         nearest = names.nearest_kind(text)
@@ -136,7 +136,7 @@ def known_kind(text: str) -> Kind:
 
 
 def target_keys(kind: str, names: tuple[str, ...]) -> list[Key]:
-    """Return the resources of `KIND NAME...` or `KIND/NAME...`, each once, in their order; none for a kind alone."""
+    """Return the resources in `KIND NAME...` or `KIND/NAME...`, each once, in the same order; none for a kind alone."""
     if "/" not in kind:
         found = known_kind(kind).name
         return [Key(found, name) for name in dict.fromkeys(names)]
@@ -154,11 +154,11 @@ def target_key(kind: str, name: str | None) -> Key:
     return found[0]
 
 
-WHOLE = 1000  # characters: no first sentence of a command is longer, so that none is cut
+WHOLE = 1000  # characters: longer than the first sentence of any command, so that click cuts none
 
 
 class OrderedGroup(click.Group):
-    """A group of commands, listed in their order."""
+    """A group of commands, listed in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in their order."""

@@ -27,11 +27,11 @@ counted = text.counted
 
 
 class ClosedPipe(Exception):
-    """The reader of the output has gone, as `head` does."""
+    """The reader of the output closed the pipe, as `head` does."""
 
 
 def prepare() -> None:
-    """Have a terminal without Unicode get escapes, not a traceback."""
+    """Write escapes instead of failing on a terminal without Unicode."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -43,7 +43,7 @@ def finish() -> None:
 
 
 def give_up() -> None:
-    """Write no more. Python flushes standard output once more at its end; it must find something that takes it."""
+    """Replace standard output by /dev/null: Python flushes it once more at exit, which must not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -68,12 +68,12 @@ def line(text: str) -> None:
 
 
 def rendered(text: str) -> None:
-    """Write to standard output a text that its maker has made safe: a rendering of a plan."""
+    """Write a text that is already escaped, such as a rendering of a plan, to standard output."""
     _put(sys.stdout, text)
 
 
 def note(text: str) -> None:
-    """Write one line to standard error: counts and remarks that no program reads."""
+    """Write one line to standard error: counts and remarks for people."""
     _put(sys.stderr, visible(text) + "\n")
 
 
@@ -83,12 +83,12 @@ def notes(text: str) -> None:
 
 
 def error(message: str) -> None:
-    """Write an error to standard error; raise an error that ends the command instead."""
+    """Write an error to standard error and go on. To end the command, raise an exception instead."""
     note(f"error: {error_sentence(message)}")
 
 
 def trace(problem: Exception) -> None:
-    """Write the stack of a fault of the program to standard error."""
+    """Write the stack trace of an unexpected exception to standard error."""
     import traceback  # noqa: PLC0415 - only with SERVICE_DEBUG
 
     notes(visible_block("".join(traceback.format_exception(problem)).rstrip("\n")))
@@ -103,7 +103,7 @@ def _put(stream: TextIO, text: str) -> None:
 
 
 def error_sentence(message: str) -> str:
-    """Return a message in its form after `error: `: no capital, no full stop."""
+    """Return a message as it follows `error: `: without a capital and a full stop."""
     from reconciler.model import names  # noqa: PLC0415 - only for a command that fails
 
     first, space, rest = message.partition(" ")
@@ -119,24 +119,24 @@ def moment_text(text: str) -> str:
 
 
 def took(seconds: Value) -> str:
-    """Return the time that something took, as the end of a sentence; nothing while it is unknown."""
+    """Return a duration as the end of a sentence; the empty text if it is unknown."""
     return f" after {seconds:.2f} s" if isinstance(seconds, int | float) else ""
 
 
 def is_coloured(choice: str | None) -> bool:
-    """Decide about colour: on a terminal without NO_COLOR, unless the choice says otherwise."""
+    """Return True if output is coloured: by choice, or on a terminal without NO_COLOR."""
     if choice in (None, "auto"):
         return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return choice == "always"
 
 
 def as_json(value: Value) -> str:
-    """Return JSON to read: exactly the value, with JSON's escapes for characters that do not show as themselves."""
+    """Return indented JSON of exactly this value. Invisible characters are written as JSON's escapes."""
     return visible_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def as_yaml(values: Iterable[Value]) -> str:
-    """Return YAML documents, one after another: exactly the values. Raises Refused for a text that YAML cannot hold."""
+    """Return a YAML document for each value. Raises Refused for a text that YAML cannot hold."""
     from reconciler.model import yaml_documents  # noqa: PLC0415 - PyYAML is for `-o yaml` alone
 
     try:
@@ -147,14 +147,14 @@ def as_yaml(values: Iterable[Value]) -> str:
         ) from None
 
 
-# Answers of a person, and secret texts: from a file, from standard input, or typed without being shown. Never from an
-# argument, where every process of the machine could read them.
+# Confirmations, and secret texts: from a file, from standard input, or typed without echo. Never from an argument: each
+# process of the machine can read it.
 
 file_type = click.Path(path_type=Path, allow_dash=True)  # `-` is standard input
 
 
 class FileLimit(NamedTuple):
-    """The most bytes of a file, and the words for this limit in an error."""
+    """A limit on the bytes of a file, and its words in an error."""
 
     bytes: int
     sentence: str
@@ -167,10 +167,10 @@ PASSWORD = FileLimit(1_024 + END_OF_LINE, "the 1,024 bytes that a password may h
 def hidden_text(
     file: Path | None, question: str, *, otherwise: str, limit: FileLimit = PASSWORD, twice: bool = False
 ) -> str:
-    """Return the text of a file without one end of line at its end (`-` is standard input), or ask for it on standard
-    error, where it is not shown while it is typed; `twice` for one that nobody may mistype.
+    """Return the text of a file (`-` is standard input) without its last end of line, or ask for it on the terminal
+    without echo. `twice` asks again, to find typing mistakes.
 
-    `otherwise` is the error where standard input is no terminal. Raises Refused, OSError, click.Abort.
+    `otherwise` is the error if standard input is no terminal. Raises Refused, OSError, click.Abort.
     """
     if file is None:
         if not sys.stdin.isatty():
@@ -210,9 +210,8 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def confirm(question: str, *, otherwise: str) -> None:
-    """Ask on standard error for a yes. `otherwise` is the error where standard input is no terminal.
-
-    Raises Refused, click.Abort for any other answer.
+    """Ask for a yes on standard error. Raises Refused with `otherwise` if standard input is no terminal, and
+    click.Abort for any other answer.
     """
     if not sys.stdin.isatty():
         raise Refused(otherwise)

@@ -1,6 +1,6 @@
-"""`reconciler plan`: the effect of merging a branch, for a person, a forge or a program.
+"""`reconciler plan`: shows what merging a branch would do.
 
-The plan comes from a server, which plans against its store, or is made here from a checkout (`review.static`). Its
+The plan comes from a server, which plans against its store, or is made here from a checkout (`review.static`). The
 renderings are in `review`.
 """
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from reconciler.settings.models import Settings
     from reconciler.settings.repositories import Repository
 
-# A plan imports only what it needs, where it needs it: a client or `git`, settings, one rendering.
+# Imports are local: each plan needs only some of the client, git, the settings and the renderings.
 
 FORMS = ("text", "markdown", "json", "github", "html")
 MARKER = "default"
 DETAILED = "--detailed-exitcode"
 KNOWN = ", ".join(review_plan.FAIL_ON)
-WHOLE = "repository"  # the name of the only entry
+WHOLE = "repository"  # the name of an entry without settings and folder
 API_VERSIONS = frozenset({"service/v1"})
 
 
@@ -63,9 +63,9 @@ class PlanOptions:
     def check(self, *, is_live: bool) -> None:
         """Raise UsageError for options that contradict each other. `is_live`: a server makes the plan."""
         if self.worktree and self.head is not None:
-            raise click.UsageError("--worktree is what HEAD and its files hold; leave out --head")
+            raise click.UsageError("--worktree compares HEAD and its files; leave out --head")
         if self.path and self.config is not None:
-            raise click.UsageError("--path and --config both say what is planned; give one of them")
+            raise click.UsageError("--path and --config both choose what is planned; give one of them")
         if not is_live:
             return
         if self.worktree or self.path or self.config or self.strict or self.whole:
@@ -77,30 +77,36 @@ class PlanOptions:
 
 @click.command()
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--base", help="What would be merged into (default: the default branch).")
-@click.option("--head", help="What would be merged (default: HEAD).")
-@click.option("--worktree", is_flag=True, help="Merge what is not committed too, also new files.")
+@click.option("--base", help="The branch to merge into (default: the default branch).")
+@click.option("--head", help="The branch or commit to merge (default: HEAD).")
+@click.option("--worktree", is_flag=True, help="Also merge uncommitted changes and new files.")
 @click.option("--path", default="", metavar="FOLDER", help="The folder that a repository entry follows.")
 @click.option("--config", type=click.Path(path_type=Path), help="A settings file: plan for its repositories.")
-@click.option("--repository", "repositories", multiple=True, metavar="NAME", help="One of those, or of the server's.")
+@click.option(
+    "--repository",
+    "repositories",
+    multiple=True,
+    metavar="NAME",
+    help="Only this repository of --config, or of the server.",
+)
 @click.option(
     "--collector",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, executable=True),
-    help="A Collector's program: have it validate what Collectors would run.",
+    help="A Collector's program, to validate what Collectors would run.",
 )
-@click.option("--strict", is_flag=True, help="Refuse a reference to what is not in the tree.")
-@click.option("--whole", is_flag=True, help="Read every file, and judge whether deletions would be held.")
+@click.option("--strict", is_flag=True, help="Refuse references to resources that are not in the tree.")
+@click.option("--whole", is_flag=True, help="Read every file, and say if deletions would be held.")
 @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="text", help="How to show the plan (text).")
 @click.option(
     "--limit",
     type=click.IntRange(min=review_plan.MINIMUM),
     default=review_plan.LIMIT,
-    help="Markdown: at most so many bytes.",
+    help="Markdown: the most bytes.",
 )
-@click.option("--marker", default=MARKER, help="Markdown: tells the comment of this plan from those of others.")
-@click.option("--link", metavar="URL", help="Where a line is, with {commit}, {path} and {line}.")
-@click.option(DETAILED, is_flag=True, help="End with 2 when something would change.")
-@click.option("--fail-on", default="", metavar="WORDS", help=f"End with 3 when one occurs: {KNOWN}.")
+@click.option("--marker", default=MARKER, help="Markdown: identifies the comment of this plan.")
+@click.option("--link", metavar="URL", help="The address of a line, with {commit}, {path} and {line}.")
+@click.option(DETAILED, is_flag=True, help="End with 2 if something would change.")
+@click.option("--fail-on", default="", metavar="WORDS", help=f"End with 3 if one of these occurs: {KNOWN}.")
 @color_option
 @connected
 @click.pass_context
@@ -118,10 +124,10 @@ def plan(
     color: str | None,
     **asked: Any,
 ) -> None:
-    """Show what merging a branch would do, resource by resource.
+    """Show what merging a branch would do, resource by resource. Nothing is changed.
 
-    FOLDER is in the repository's checkout. Nothing is changed and no server is asked, unless --server is given: then
-    the plan is made there, against what is stored.
+    FOLDER is in the repository's checkout. With --server, the server plans against what is stored; otherwise no server
+    is asked.
     """
     words = tuple(dict.fromkeys(word.strip() for word in fail_on.split(",") if word.strip()))
     if unknown := [word for word in words if word not in review_plan.FAIL_ON]:
@@ -129,7 +135,7 @@ def plan(
     if link is not None and not (link.startswith(("https://", "http://")) and "{path}" in link):
         raise click.UsageError("--link is an address of http or https with {path} in it, and {commit} and {line}")
     options = PlanOptions(**asked)
-    # A server must be asked for here: a variable for other commands must not make a plan wait for one.
+    # Only the option counts: a plan must not wait for the server that a variable names for other commands.
     is_asked = context.get_parameter_source("server") is ParameterSource.COMMANDLINE
     is_live = is_asked and bool(context.params["server"])
     options.check(is_live=is_live)
@@ -138,7 +144,7 @@ def plan(
     except ReconcilerError as problem:
         from reconciler.review import annotations  # noqa: PLC0415
 
-        # A comment, or a job's log, says that there is no plan: the one of an earlier push must not stay for it.
+        # The comment says that there is no plan: otherwise the plan of an earlier push would remain.
         if form == "github":
             output.rendered(annotations.absent_annotation(_no_plan(problem, options)))
         elif form == "markdown":
@@ -186,9 +192,9 @@ def _linked(made: Plan, link: str | None) -> Plan:
 
 
 def _command(made: Plan, asked: PlanOptions) -> str:
-    """Return the command that makes the plan again, of the same commits even if their branches move."""
+    """Return the command that repeats the plan for the same commits, even if their branches move."""
     head = ("--worktree",) if made.head.worktree else ("--head", made.head.commit)
-    # A commit does not say which branch it is of, so the entries are named that follow it.
+    # A commit does not tell its branch, so the command names the entries that follow it.
     names = () if asked.config is None and made.server is None else [entry.name for entry in made.entries]
     words = [
         *("reconciler", "plan"),
@@ -249,7 +255,7 @@ def plan_by_server(service: "Client", asked: PlanOptions) -> Plan:
     first = plans[0]
     if any((one.base.commit, one.head.commit) != (first.base.commit, first.head.commit) for one in plans):
         raise Refused("these repositories do not follow the same: their bases or heads differ; plan one at a time")
-    # The first plan misses the changes of the store before the last one.
+    # If the store changed between the plans, earlier ones are stale.
     is_stale = any(one.stale or one.store_version != first.store_version for one in plans)
     return msgspec.structs.replace(
         first,
@@ -260,10 +266,10 @@ def plan_by_server(service: "Client", asked: PlanOptions) -> Plan:
 
 
 def ask_server(service: "Client", *, repository: str, head: str | None = None, base: str | None = None) -> Plan:
-    """Ask for the plan of merging `head` into `base`, each a ref in full, the id of a commit, or None for what the
-    repository follows.
+    """Ask for the plan of merging `head` into `base`: full refs, ids of commits, or None for what the repository
+    follows.
 
-    Raises Refusal, with a sentence for each file when the two do not merge, Refused and Unreachable.
+    Raises Refusal, with a sentence for each file that conflicts, Refused and Unreachable.
     """
     from reconciler.cli.client import NO_REPOSITORY, Refusal  # noqa: PLC0415
 
@@ -279,7 +285,7 @@ def ask_server(service: "Client", *, repository: str, head: str | None = None, b
 
 
 def decoded(answer: dict[str, Value], *, server: str) -> Plan:
-    """Return the plan of an answer. Raises Refused for another answer."""
+    """Decode the plan in an answer. Raises Refused if there is none."""
     from reconciler.cli.client import NOT_OURS  # noqa: PLC0415
 
     shown = answer.get("plan")
@@ -299,7 +305,7 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
 
 
 def plan_from_checkout(asked: PlanOptions) -> Plan:
-    """Plan the merge by the files of the repository. Raises UsageError, Refused, GitFault, SettingsError."""
+    """Plan the merge from the files of the checkout. Raises UsageError, Refused, GitFault, SettingsError."""
     from reconciler.git.checkouts import Checkout  # noqa: PLC0415
     from reconciler.review import static  # noqa: PLC0415
 
@@ -345,7 +351,7 @@ def _tip(checkout: "Checkout", name: str, *, worktree: bool = False) -> PlanTip:
 def _choose(
     config: Path, names: Sequence[str], *, base: str, remotes: Sequence[str]
 ) -> "tuple[Settings, ChosenEntries]":
-    """Choose these repositories of a settings file, or those of the checkout's remote; notes tell which are left out.
+    """Choose repositories of a settings file by name, or by the checkout's remote. Notes name those that are left out.
 
     Raises SettingsError, Refused.
     """
@@ -367,7 +373,7 @@ def _entry(one: "Repository") -> "EntrySettings":
 
 
 def _check_folders(merged: "Merged", entries: "Sequence[EntrySettings]") -> None:
-    """Raise Refused for a folder that neither side has: written wrongly, it would never have changes."""
+    """Raise Refused for a folder that neither side has: with a typing mistake there would never be changes."""
     from reconciler.git.faults import GitFault, RepositoryState  # noqa: PLC0415
 
     for entry in entries:

@@ -1,6 +1,6 @@
-"""`reconciler queue` and `reconciler send-test`: the queues of webhooks, through the service or in its files.
+"""`reconciler queue` and `reconciler send-test`: the queues of webhooks.
 
-`queue peek` alone reads files, beside a service that runs or without one.
+Only `queue peek` reads files, whether the service runs or not; the others ask the service.
 """
 
 import json
@@ -25,7 +25,7 @@ from reconciler.ops.databases import size_text
 
 NONE = "the project has no destination that log records are delivered to, and no queue is left of one"
 QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"  # as the API calls what is discarded
-UNUSED = "unused"  # the state of a queue that has nothing else to tell: no Configuration delivers to it
+UNUSED = "unused"  # the shown state if no Configuration delivers to the destination
 QUARANTINED = (
     "damaged files that were put aside: {}. They are in the folder `quarantine` of its queue, beneath `queues` in the "
     "service's `stateDir`; what can be read of them is sent as ever"
@@ -67,7 +67,7 @@ COLUMNS = (
 
 @click.group(cls=OrderedGroup)
 def queue() -> None:
-    """Look after the queues of webhooks. Replaying and discarding are for admins."""
+    """Manage the queues of webhooks. Replaying and discarding are for admins."""
 
 
 @queue.command()
@@ -75,9 +75,9 @@ def queue() -> None:
 @wide_form_option
 @connected
 def status(service: Client, *, destination: str | None, form: str) -> None:
-    """Show what waits for DESTINATION, or for each of the project, and why.
+    """Show what waits for DESTINATION, or for each destination of the project, and why.
 
-    Beneath the table stands what needs somebody. A webhook that stands in a Configuration is named CONFIGURATION:ID.
+    Problems are listed below the table. A webhook inside a Configuration is called CONFIGURATION:ID.
     """
     whole: Value
     notes: list[str] = []
@@ -105,7 +105,7 @@ def status(service: Client, *, destination: str | None, form: str) -> None:
 
 
 def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
-    """Yield the service's message about the state, and a failure that no success followed."""
+    """Yield the service's message about the state, and the last failure unless a success followed."""
     name, message = client.text(delivery, "destination"), client.text(delivery, "message")
 
     def named(sentence: str) -> str:
@@ -116,14 +116,14 @@ def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
     if client.at(delivery, "window", "open") is False:
         with suppress(ValueError):  # it is not known when it opens
             opens = datetime.fromisoformat(client.text(delivery, "window", "next")).astimezone(UTC)
-            # The hour alone where that can mean one time only.
+            # Only the time of day, if it is within a day.
             form = "%H:%M" if opens - now < timedelta(days=1) else "%Y-%m-%d %H:%M"
             yield f"{name}: its window is closed until {opens.strftime(form)} UTC"
     is_told = message and _is_calm(delivery)
     if _is_unused(delivery) and not is_told and client.text(delivery, "state") != "orphaned":
         yield f"{name}: no Configuration delivers to it any more"
     failure = client.at(delivery, "lastFailure")
-    # Instants of one form are in the order of their texts.
+    # Instants in this format are ordered like their texts.
     if failure is None or client.text(delivery, "lastSuccess") > client.text(failure, "at"):
         return
     cause = client.text(failure, "cause")
@@ -133,7 +133,7 @@ def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
 
 
 def _losses(delivery: Value) -> Iterator[str]:
-    """Yield the files that the disk damaged, and the records that were lost or dropped."""
+    """Yield sentences about damaged files, and about lost and dropped records."""
     name = client.text(delivery, "destination")
     for count, sentence in (
         (client.number(delivery, "queue", "quarantined"), QUARANTINED),
@@ -145,7 +145,7 @@ def _losses(delivery: Value) -> Iterator[str]:
 
 
 def _ask(service: Client, destination: str, action: str = "", body: Value = None) -> dict[str, Value]:
-    """Return the delivery to a destination of the project, or what an action did to it."""
+    """Ask for the delivery to a destination of the project, or for an action on it."""
     project = "" if service.project is None else f" of the project {service.project}"
     missing = (
         f"log records are delivered to no destination {destination}{project}; `reconciler queue status` shows those "
@@ -161,7 +161,7 @@ def _ask(service: Client, destination: str, action: str = "", body: Value = None
 @click.argument("destination")
 @connected
 def replay(service: Client, *, destination: str) -> None:
-    """Send the dead letters of DESTINATION again: they join its queue, the oldest first."""
+    """Queue the dead letters of DESTINATION again, the oldest first."""
     replayed = _ask(service, destination, "replay").get("replayed")
     if batches := client.number(replayed, "batches"):
         records = output.counted(client.number(replayed, "records"), "record")
@@ -176,12 +176,12 @@ def replay(service: Client, *, destination: str) -> None:
 @click.option("--queued", "what", flag_value=QUEUE, help="What waits in the queue.")
 @click.option("--dead", "what", flag_value=DEAD_LETTERS, help="The dead letters.")
 @click.option("--all", "what", flag_value=ALL, help="Both.")
-@click.option("--yes", is_flag=True, help="Do not ask; for when nobody is there to answer.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @connected
 def discard(service: Client, *, destination: str, what: str | None, yes: bool) -> None:
-    """Forget records that were not delivered to DESTINATION, for good.
+    """Delete records that were not delivered to DESTINATION. They cannot be restored.
 
-    What is being sent at the moment is not discarded.
+    Batches in flight are not discarded.
     """
     if what is None:
         raise click.UsageError("give --queued, --dead or --all")
@@ -194,7 +194,7 @@ def discard(service: Client, *, destination: str, what: str | None, yes: bool) -
             if what in (one, ALL)
         )
         question = f"Discard {about} of {destination}, for good?"
-        output.confirm(question, otherwise="nobody is here to answer; give --yes")
+        output.confirm(question, otherwise="there is no terminal for an answer; give --yes")
     gone = _ask(service, destination, "discard", {"what": what}).get("discarded")
     batches = output.counted(client.number(gone, "batches"), "batch", "batches")
     output.line(f"{destination}: {batches} ({output.counted(client.number(gone, 'records'), 'record')}) discarded")
@@ -204,15 +204,15 @@ def discard(service: Client, *, destination: str, what: str | None, yes: bool) -
 @click.argument("destination")
 @connected
 def send_test(service: Client, *, destination: str) -> int:
-    """Send one made-up record to DESTINATION, past its queue, once.
+    """Send one test record to DESTINATION, without its queue and without a retry.
 
-    It ends with 0 when the record was delivered, else with 1, and says the likely cause. For admins.
+    Ends with 0 if the record was delivered, otherwise with 1, and says the likely cause. For admins.
     """
     test = _ask(service, destination, "test").get("test")
     is_delivered = client.at(test, "delivered") is True
     answered = f"answered {client.text(test, 'status')}" if client.text(test, "status") else "no answer"
     told = f"{'delivered' if is_delivered else 'not delivered'}; {answered}{output.took(client.at(test, 'seconds'))}"
-    # The service's sentence, then the endpoint's own words, set in.
+    # The service's sentence, then the endpoint's answer, indented.
     answer = [f"  {line}" for line in client.lines(test, "answer")]
     output.lines([f"{destination}: {told}", *filter(None, [client.text(test, "message")]), *answer])
     return exits.OK if is_delivered else exits.ERROR
@@ -243,12 +243,12 @@ BATCH_COLUMNS = (
 @options.state_option
 @click.option("--project", envvar="SERVICE_PROJECT", help="The project, when several have such a destination.")
 @click.option("--dead", is_flag=True, help="The dead letters instead of the queue.")
-@click.option("--bodies", is_flag=True, help="What the records hold, too, as YAML or JSON.")
+@click.option("--bodies", is_flag=True, help="Also show the records, as YAML or JSON.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=LIMIT,
-    help=f"How many batches to show at most, and how many bodies of each ({LIMIT}).",
+    help=f"The most batches, and the most bodies of each ({LIMIT}).",
 )
 @form_option
 def peek(
@@ -262,9 +262,9 @@ def peek(
     limit: int,
     form: str,
 ) -> None:
-    """Read the queue files of DESTINATION on this machine, and change nothing.
+    """Read the queue files of DESTINATION on this machine. Nothing is changed.
 
-    It needs no service, and the right to read its folder. What is written at the same moment may be seen or not.
+    The service may run or not. You must be able to read its folder. What is written at the same moment may be missing.
     """
     queues = _queues(
         destination, Path(state_dir) if state_dir else options.local_settings(config).state_dir, project or None
@@ -285,7 +285,7 @@ def peek(
 
 
 def _queues(destination: str, state_dir: Path, project: str | None) -> list[FoundIdentity]:
-    """Return all queues of a destination: a change of its storage leaves one behind, until that is empty.
+    """Return all queues of a destination: after a change of its storage, the old queue stays until it is empty.
 
     Raises Refused.
     """
@@ -339,5 +339,5 @@ def _batch(one: Peeked) -> dict[str, Value]:
 def _moment(milliseconds: int) -> str:
     try:
         return rfc3339(datetime.fromtimestamp(milliseconds / 1000, UTC))
-    except (ValueError, OverflowError, OSError):  # no time that there is
+    except (ValueError, OverflowError, OSError):  # beyond the calendar
         return ""

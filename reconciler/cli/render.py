@@ -1,4 +1,4 @@
-"""`reconciler render`: what a Collector runs for a Configuration in files, without a server."""
+"""`reconciler render`: renders a Configuration in files as the YAML of a Collector, without a server."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,8 +40,8 @@ def render(
 ) -> None:
     """Print the YAML that a Collector runs for a Configuration, without a server.
 
-    The Configuration and what it names are in the files and folders; the present folder if there are none. Built-in
-    types are known. A Configuration with `raw` is printed as it is. It ends with 3 if the Configuration cannot be
+    The Configuration and the resources that it names are in the files and folders; by default in this folder. Built-in
+    types need no file. A Configuration with `raw` is printed as it is. Ends with 3 if the Configuration cannot be
     rendered.
     """
     held = _resources(paths or (".",))
@@ -82,7 +82,7 @@ def _secrets(config: Path | None, project: str) -> AvailableSecrets:
 
 
 def _resources(paths: Sequence[str]) -> dict[Key, dict[str, Value]]:
-    """Read the resources of the files by key, above the built-in ones. Raises Refused for one that is not valid."""
+    """Read the resources of the files by key, with the built-in ones. Raises Refused for one that is not valid."""
     held = dict(builtins.built_in())
     for file in files.read_texts(tuple(paths)):
         if not isinstance(file, SourceText):

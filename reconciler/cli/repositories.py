@@ -15,23 +15,23 @@ from reconciler.model.errors import Refused
 from reconciler.model.values import Value
 
 NONE = "the service follows no repository in a project of yours; one is named under `repositories` in its settings"
-FINE = ("", "succeeded")  # outcomes that need no words; the empty one is that of no run, or of one that goes on
+FINE = ("", "succeeded")  # outcomes without a report; the empty one means no run, or a run in progress
 SUSPENDED = "suspended"
 LONGEST_WAIT = 30.0  # seconds of one request for a run, since a proxy may end one that takes a minute
 PAUSE = 0.2  # seconds between two requests, since a service that stops or an older one does not wait
 LOST = "run {} left no record: it could not be written, or the service was restarted; `reconciler status` says more"
 STORED = ("succeeded", "superseded")  # superseded: a newer head's run did the work
-SHORTEST = 7  # digits that are enough to name the commit that is held
+SHORTEST = 7  # digits that suffice for the held commit
 
 
 def _follows(repository: Value) -> str:
-    """Return the branch or the ref by its name, a tag and a commit with the word in front."""
+    """Return the name of the branch or ref, and of a tag or commit with its kind."""
     kind, name = client.text(repository, "follows", "kind"), client.text(repository, "follows", "name")
     return f"{kind} {name[:12] if kind == 'commit' else name}" if kind in ("tag", "commit") else name
 
 
 def _ahead(repository: Value) -> str:
-    """Return the newest commit, where it is not the one that is applied."""
+    """Return the newest commit, unless it is applied."""
     head = client.text(repository, "head")
     return "" if head == client.text(repository, "commit") else head[:12]
 
@@ -60,7 +60,7 @@ COLUMNS = (
 def status(service: Client, *, form: str) -> None:
     """Show each repository's state, and what its last run did.
 
-    Beneath the table stands what was not stored, and why.
+    Below the table is what was not stored, and why.
     """
     found = _repositories(service)
     for repository in found:
@@ -74,7 +74,7 @@ def status(service: Client, *, form: str) -> None:
 
 
 def _repositories(service: Client) -> list[dict[str, Value]]:
-    """Return the repositories of the project, or all, in the service's order. Raises Refused for no such project."""
+    """Return the repositories of the project, or all. Raises Refused if the project does not exist."""
     return runs.of_project(service, client.objects(service.get("repositories"), "repositories"))
 
 
@@ -83,12 +83,12 @@ def _none(service: Client) -> str:
 
 
 def _trouble(repository: Value) -> str:
-    """Return the trouble of a repository, after an empty line; nothing when all is well."""
+    """Return the problems of a repository, each after an empty line; the empty text if there are none."""
     run, name = client.at(repository, "lastRun"), client.text(repository, "name")
     parts = [] if client.text(run, "outcome") in FINE else [runs.summary(run)]
     message = client.text(repository, "message")
-    # What held a run is often what holds the repository; once is enough. One that is ready has what its last run told,
-    # unless a poll failed since that could not be written down.
+    # The message of the repository is often that of its last run, and not repeated then. If it is ready, its message is
+    # from that run too, unless a later poll failed and could not be stored.
     if message and (
         message != client.text(run, "message") or not (parts or client.text(repository, "state") == "ready")
     ):
@@ -106,15 +106,15 @@ def _trouble(repository: Value) -> str:
 
 @click.command()
 @click.argument("repository")
-@click.option("--reason", required=True, help="Why, in one line; whoever looks at the repository reads it.")
+@click.option("--reason", required=True, help="The reason, in one line, for people who look at the repository.")
 @click.option(
     "--for", "--until", "expiry", metavar="WHEN", help="Resume by itself: after 30m or 2h, or at 2026-11-21T08:00:00Z."
 )
 @connected
 def suspend(service: Client, *, repository: str, **given: str | None) -> None:
-    """Look at REPOSITORY no more, until it is resumed.
+    """Stop polling REPOSITORY until it is resumed.
 
-    Meanwhile an admin may change and delete what it owns. Suspending it again replaces reason and expiry.
+    Meanwhile an admin may change and delete its resources. Suspending it again replaces reason and expiry.
     """
     body: dict[str, Value] = {name: value for name, value in given.items() if value is not None}
     missing = client.NO_REPOSITORY.format(repository)
@@ -124,8 +124,8 @@ def suspend(service: Client, *, repository: str, **given: str | None) -> None:
 
 
 def _waiting(text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the options `--wait` and `--timeout`, and itself the moment of `monotonic` until which it waits
-    for runs, None for not at all.
+    """Add the options `--wait` and `--timeout`, and pass the command its deadline on the clock `monotonic`; None if it
+    does not wait.
     """
 
     def decorate(function: Callable[..., int]) -> Callable[..., int]:
@@ -145,26 +145,25 @@ def _waiting(text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
 @_waiting("Wait for the runs, and print what they did.")
 @connected
 def reconcile(service: Client, *, repository: str | None, deadline: float | None) -> int:
-    """Look at REPOSITORY now, or at all of them.
+    """Poll REPOSITORY now, or all repositories.
 
-    With --wait it prints every status and reason, and ends with 3 when something was not stored, with 1 when a run
-    failed.
+    With --wait it prints each status and reason, and ends with 3 if something was not stored, with 1 if a run failed.
     """
     names = [repository] if repository else _awake(service)
     begun = [(name, _begin(service, name, "reconcile")) for name in names]
     codes = [_ended(service, *each, deadline=deadline) for each in begun]
-    # A failed run says more than one that stored only a part.
+    # A failed run is worse than one that stored a part.
     return exits.ERROR if exits.ERROR in codes else max(codes, default=exits.OK)
 
 
 def _awake(service: Client) -> list[str]:
-    """Return all repositories but the suspended ones, which a note tells: somebody wants them left alone."""
+    """Return all repositories that are not suspended. A note names each suspended one."""
     found = _repositories(service)
     if not found:
         raise Refused(_none(service))
     for repository in found:
         if client.text(repository, "state") == SUSPENDED:
-            output.note(f"{client.text(repository, 'name')}: not looked at. {client.text(repository, 'message')}")
+            output.note(f"{client.text(repository, 'name')}: not polled. {client.text(repository, 'message')}")
     return [client.text(one, "name") for one in found if client.text(one, "state") != SUSPENDED]
 
 
@@ -173,23 +172,23 @@ def _awake(service: Client) -> list[str]:
 @_waiting("Wait for the run, and print what it did.")
 @connected
 def resume(service: Client, *, repository: str, deadline: float | None) -> int:
-    """Look at REPOSITORY again: what was changed meanwhile becomes what Git says.
+    """Poll REPOSITORY again. Its resources become what Git says.
 
-    With --wait it prints every status and reason, and ends as `reconcile --wait` does.
+    With --wait it prints each status and reason, and ends as `reconcile --wait` does.
     """
     return _ended(service, repository, _begin(service, repository, "resume"), deadline=deadline)
 
 
 def _begin(service: Client, name: str, what: str, body: Value = None) -> str:
-    """Return the id of the run that this request begins."""
+    """Start a run, and return its id."""
     missing = client.NO_REPOSITORY.format(name)
     return client.text(service.post("repositories", name, what, body=body, missing=missing), "run")
 
 
 def _ended(service: Client, name: str, run: str, *, deadline: float | None) -> int:
-    """Print the id of a run, or wait for its end and print all of it. Return the exit code.
+    """Print the id of a run, or wait for its end and print its report. Return the exit code.
 
-    Raises Refused when the run does not end before the deadline.
+    Raises Refused if the run does not end before the deadline.
     """
     if deadline is None:
         output.line(f"{name}: run {run}")
@@ -214,13 +213,13 @@ def _ended(service: Client, name: str, run: str, *, deadline: float | None) -> i
 @click.command()
 @click.argument("repository")
 @click.argument("commit", required=False)
-@click.option("--yes", is_flag=True, help="Do not ask; for when nobody is there to answer.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @_waiting("Wait for the run, and print what it did.")
 @connected
 def approve(service: Client, *, repository: str, commit: str | None, yes: bool, deadline: float | None) -> int:
-    """Release what REPOSITORY holds at COMMIT.
+    """Approve what REPOSITORY holds at COMMIT.
 
-    Without COMMIT it shows what is held at the head, and asks. With --wait it prints every status and reason, and ends
+    Without COMMIT it shows what is held at the head, and asks. With --wait it prints each status and reason, and ends
     as `reconcile --wait` does.
     """
     found = service.get("repositories", repository, missing=client.NO_REPOSITORY.format(repository))
@@ -234,9 +233,9 @@ def approve(service: Client, *, repository: str, commit: str | None, yes: bool, 
     if commit is None:
         output.lines(_held(repository, held))
         if not yes:
-            nobody = "nobody is here to answer; name the COMMIT that is meant, or give --yes"
+            nobody = "there is no terminal for an answer; name the COMMIT that is meant, or give --yes"
             output.confirm("Approve this?", otherwise=nobody)
-    # The beginning is enough for the one that is held.
+    # The first digits suffice for the held commit.
     if commit is None or (len(commit) >= SHORTEST and head.startswith(commit)):
         commit = head
     run = _begin(service, repository, "approve", {"commit": commit})
@@ -244,7 +243,7 @@ def approve(service: Client, *, repository: str, commit: str | None, yes: bool, 
 
 
 def _held(name: str, held: Value) -> list[str]:
-    """Return every resource that would be deleted, as far as the service names them."""
+    """Return a line for each resource that would be deleted. The service may name only the first ones."""
     found = client.objects(held, "resources")
     resources = [f"  {client.text(one, 'kind')}/{client.text(one, 'name')}" for one in found]
     total = client.number(held, "count")

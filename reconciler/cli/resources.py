@@ -1,4 +1,4 @@
-"""`reconciler get`, `history` and `history redact`: stored resources, and what a Configuration delivers."""
+"""`reconciler get`, `history` and `history redact`: stored resources and their versions."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -20,8 +20,8 @@ FORMATS = ("table", "wide", "yaml", "json", "name")
 
 # In bytes, the most characters that the service takes.
 TEXT = output.FileLimit(65_536 * 4 + output.END_OF_LINE, "the 65,536 characters that a text may have")
-NOBODY = "nobody is here to be asked for the text; name a file that holds it with --value-file, or -"
-ASKED = "The text to take out (it is not shown)"
+NOBODY = "there is no terminal to ask for the text; name a file that holds it with --value-file, or -"
+ASKED = "The text to redact (it is not shown)"
 NEXT = (
     "Whoever could read it may know it: replace the secret where it is used. Git's history still holds it, and the "
     "service's mirror of that: rewrite the history, push it, and have the mirror made anew (docs/redacting.md has the "
@@ -37,7 +37,7 @@ NOT_ERASED = (
 
 
 def delivers_word(resource: Value) -> str:
-    """Return `yes` or `no`, `stale` where an earlier version is in force; nothing for what says neither."""
+    """Return `yes` or `no`, `stale` if an earlier version is in force, otherwise the empty text."""
     if client.at(resource, "status", "delivery", "stale") is not None:
         return "stale"
     delivers = client.at(resource, "status", "delivery", "delivers")
@@ -45,8 +45,8 @@ def delivers_word(resource: Value) -> str:
 
 
 def undelivered(resource: Value) -> list[str]:
-    """Return the reason why a stored Configuration delivers by an earlier version, or why it does not deliver although
-    it looks as if it were to. An incomplete one has its own message.
+    """Return why a stored Configuration delivers by an earlier version, or why it does not deliver although it seems
+    meant to. An incomplete one has its own message.
     """
     from reconciler.model import routes  # noqa: PLC0415 - only for Configurations
 
@@ -62,25 +62,25 @@ def undelivered(resource: Value) -> list[str]:
 
 
 def _source(resource: Value) -> str:
-    """Return the origin of this version: a repository, an actor, or the product itself."""
+    """Return the origin of this version: a repository, an actor, or `builtin`."""
     kind = client.text(resource, "status", "source", "type")
     actor = client.text(resource, "status", "source", "repository" if kind == "git" else "actor")
     return f"{kind} {actor}".strip()
 
 
 def _owner(resource: Value) -> str:
-    """Return the place of changes: the repository that has the resource, or the API."""
+    """Return the owner: a repository, or the API."""
     if drifted_from := client.text(resource, "status", "drift", "repository"):
         return drifted_from
     source = client.at(resource, "status", "source")
     if client.text(source, "type") != "git":
         return client.text(source, "type")
-    # A repository that gives a resource up leaves no path.
+    # Without a path, the repository does not own the resource any more.
     return client.text(source, "repository") if client.text(source, "path") else "api"
 
 
 def _changed_by(what: str) -> tables.Cell:
-    """Return the cell from the commit that changed the file; while that is unknown, from the head that was applied."""
+    """Return a cell function for the commit that changed the file, or for the applied head while that is unknown."""
 
     def cell(resource: Value) -> str:
         source = client.at(resource, "status", "source")
@@ -91,7 +91,7 @@ def _changed_by(what: str) -> tables.Cell:
 
 
 def _file(resource: Value) -> str:
-    """Return `path:line` in the repository; the version of a drifted resource does not come from there."""
+    """Return `path:line` in the repository, also if the resource has drifted."""
     status = client.at(resource, "status")
     return client.place(client.at(status, "drift")) or client.place(client.at(status, "source"))
 
@@ -160,8 +160,7 @@ def _selector(_context: click.Context, _parameter: click.Parameter, text: str | 
 def get(service: Client, *, kind: str, names: tuple[str, ...], selector: str | None, form: str, watch: bool) -> int:
     """Show resources of a kind: all of them, or those called NAME; KIND/NAME does as well.
 
-    What `-o yaml` and `-o json` print can be edited and applied again: `(sensitive)`, which the service shows in place
-    of a secret, keeps the stored one.
+    The output of `-o yaml` and `-o json` can be edited and applied again: `(sensitive)` keeps the stored secret.
     """
     keys = options.target_keys(kind, names)
     if selector is not None and keys:
@@ -204,7 +203,7 @@ def _show(found: Sequence[Value], *, form: str, keys: int) -> None:
     elif form == "name":
         output.lines(map(client.identity, found))
     elif form in ("table", "wide"):
-        # A table for each kind, in the order in which the kinds come, with an empty line between.
+        # A table for each kind, in the order of the request, separated by empty lines.
         groups = groupby(found, key=lambda resource: client.text(resource, "kind"))
         output.write("\n".join(tables.table(COLUMNS, list(group), wide=form == "wide") for _, group in groups))
     elif found or not keys:
@@ -235,7 +234,7 @@ def _watch(service: Client, keys: Sequence[Key], kind: str | None, *, selector: 
 
 
 class _History(click.Command):
-    """`history` takes a resource, or the word `redact`, which is no kind."""
+    """`history` takes a resource, or the subcommand `redact`, which is no kind."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -249,15 +248,22 @@ class _History(click.Command):
 @kind_argument
 @click.argument("name", required=False)
 @click.option("--version", "number", type=click.IntRange(min=1), help="Show the whole version with this number.")
-@click.option("--diff", "pair", nargs=2, type=click.IntRange(min=1), metavar="N M", help="Show what M changes of N.")
+@click.option(
+    "--diff",
+    "pair",
+    nargs=2,
+    type=click.IntRange(min=1),
+    metavar="N M",
+    help="Show the fields in which M differs from N.",
+)
 @form_option
 @connected
 def history(
     service: Client, *, kind: str, name: str | None, number: int | None, pair: tuple[int, int] | None, form: str
 ) -> None:
-    """Show every stored version of the resource KIND NAME, or KIND/NAME, the newest first.
+    """Show each stored version of the resource KIND NAME, or KIND/NAME, the newest first.
 
-    `reconciler history redact KIND NAME` takes a secret out of them.
+    `reconciler history redact KIND NAME` removes a secret from them.
     """
     key = options.target_key(kind, name)
     if number is not None and pair is not None:
@@ -287,13 +293,13 @@ def history(
     metavar="FILE",
     help="The file that holds the text, - for standard input. Asked for on a terminal when left out.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show which versions would be rewritten.")
+@click.option("--dry-run", is_flag=True, help="Show which versions would be rewritten, and change nothing.")
 @connected
 def redact(service: Client, *, kind: str, name: str | None, value_file: Path | None, dry_run: bool) -> None:
-    """Take a text out of every stored version of the resource KIND NAME, or KIND/NAME.
+    """Remove a text from each stored version of the resource KIND NAME, or KIND/NAME.
 
-    For a secret that was stored where it is shown. Mend the resource first: what it holds now is not rewritten. One end
-    of line at the end of FILE is not part of the text.
+    Use it for a secret that was stored in clear text. Correct the resource first: its present content is not rewritten.
+    The last end of line in FILE is not part of the text.
     """
     key = options.target_key(kind, name)
     value = output.hidden_text(value_file, ASKED, otherwise=NOBODY, limit=TEXT)

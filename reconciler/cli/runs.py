@@ -1,4 +1,4 @@
-"""`reconciler runs`, and a run as text: its statuses as a table, the reasons, and the verdict in one line."""
+"""`reconciler runs`, and the report of a run: its statuses as a table, the reasons, and the result in one line."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,14 +15,14 @@ from reconciler.model.values import Value
 
 ORDER = {status.value: position for position, status in enumerate(UpdateStatus)}
 STORED = frozenset({UpdateStatus.UNCHANGED, UpdateStatus.CONFIGURED, UpdateStatus.CREATED, UpdateStatus.DELETED})
-SUMMARY = 20  # statuses in an overview; the run itself has all of them
+SUMMARY = 20  # statuses in an overview
 SHOWN = 100  # runs in the list
-MOST = 10_000  # runs among which those of one project are found; the service gives no more at once
+MOST = 10_000  # runs in one answer of the service, among which those of a project are found
 NO_RUN = "there is no run {}; `reconciler runs` lists them"
 
 
 def counted(counts: Mapping[str, Value]) -> str:
-    """Return `3 created, 1 invalid`, in the order that statuses have everywhere."""
+    """Return `3 created, 1 invalid`, in the usual order of statuses."""
     known = sorted(counts.items(), key=lambda pair: (ORDER.get(pair[0], len(ORDER)), pair[0]))
     return ", ".join(f"{number} {status}" for status, number in known if number)
 
@@ -34,7 +34,7 @@ def counts(run: Value) -> str:
 
 
 def outcome(run: Value) -> str:
-    """Return the outcome of a run, or its phase while it goes on."""
+    """Return the outcome of a run, or its phase while it is in progress."""
     return client.text(run, "outcome") or client.text(run, "phase")
 
 
@@ -67,7 +67,7 @@ def verdict(run: Value) -> str:
 
 
 def whole_report(run: Value) -> str:
-    """Return every status of a run, every reason, then the verdict."""
+    """Return all statuses of a run, all reasons, then the verdict."""
     found = client.objects(run, "statuses")
     changes = flow_lines(client.at(run, "flows", "changes"))
     parts = (tables.table(STATUS_COLUMNS, found), status_reasons(found), changes, verdict(run))
@@ -75,12 +75,12 @@ def whole_report(run: Value) -> str:
 
 
 def flow_lines(changes: Value) -> str:
-    """Return what changes in delivery, a line each; nothing when nothing does."""
+    """Return a line for each change in delivery."""
     return output.as_lines(f"delivery: {client.text(one, 'text')}" for one in client.objects(changes))
 
 
 def summary(run: Value) -> str:
-    """Return the verdict, then the first statuses that are not stored as Git has them."""
+    """Return the verdict, then the first statuses that are not stored as in Git."""
     statuses = client.objects(run, "statuses")
     found = [one for one in statuses if client.text(one, "status") not in STORED or client.text(one, "reason")]
     shown, rest = found[:SUMMARY], len(found[SUMMARY:])
@@ -89,12 +89,12 @@ def summary(run: Value) -> str:
 
 
 def reasons(status: Value) -> list[str]:
-    """Return every line of the reason, and every note."""
+    """Return the lines of the reason, and the notes."""
     return [*client.lines(status, "reason"), *(f"note: {note}" for note in client.strings(status, "notes"))]
 
 
 def status_reasons(statuses: Sequence[Value]) -> str:
-    """Return every line of every reason, and every note; a line without a place gets the place in front."""
+    """Return all reasons and notes. A line without a place gets the place of its resource."""
     found = []
     for status in statuses:
         path = client.text(status, "path")
@@ -115,13 +115,13 @@ def status_reasons(statuses: Sequence[Value]) -> str:
 @wide_form_option
 @connected
 def runs(service: Client, *, run: str | None, last: str | None, with_fields: bool, form: str) -> None:
-    """List the latest runs, or show every status and reason of the run ID."""
+    """List the latest runs, or show all statuses and reasons of the run ID."""
     if run is not None and last is not None:
         raise click.UsageError("give either an ID or --last, not both")
     if run is None and last is None:
         if with_fields:
             raise click.UsageError("--fields is for one run; give an ID or --last")
-        # The service finds those of one project only among all.
+        # The service cannot filter by project.
         limit = SHOWN if service.project is None else MOST
         found = client.objects(service.get("runs", query={"limit": str(limit)}), "runs")
         found = of_project(service, found)[:SHOWN]
@@ -143,7 +143,7 @@ def runs(service: Client, *, run: str | None, last: str | None, with_fields: boo
 
 
 def _changes(found: dict[str, Value]) -> str:
-    """Return each resource that a run changed, with its fields."""
+    """Return the resources that a run changed, with their fields."""
     lines = ""
     for one in client.objects(found, "changes"):
         where = f" ({visible(client.place(one.get('at')))})" if one.get("at") else ""
@@ -155,8 +155,10 @@ def _changes(found: dict[str, Value]) -> str:
 
 
 def of_project(service: Client, found: list[dict[str, Value]]) -> list[dict[str, Value]]:
-    """Return those of the chosen project; all without one. Raises Refused when the project does not exist."""
+    """Return those of the chosen project, or all. Raises Refused if the project does not exist."""
     chosen = [one for one in found if service.project in (None, client.text(one, "project"))]
     if not chosen and service.project is not None:
-        service.get("resources", "Fleet", query={"limit": "1"})  # any request about resources says so
+        service.get(
+            "resources", "Fleet", query={"limit": "1"}
+        )  # any request about resources raises for an unknown project
     return chosen

@@ -36,17 +36,17 @@ NO_REPOSITORY = (
 @click.option(
     "--confirm-auth-change",
     is_flag=True,
-    help="Where auth.type is another one than the last time, remove all people, roles, invitations, sessions and keys.",
+    help="If auth.type changed since the last start, remove all people, roles, invitations, sessions and keys.",
 )
 @click.option(
     "--new-store",
     is_flag=True,
-    help="Begin with an empty store where the one that a used state directory had is missing.",
+    help="Create an empty store if the store of a used state directory is missing.",
 )
 def serve(
     config: Path | None, listen: str | None, state_dir: str | None, *, confirm_auth_change: bool, new_store: bool
 ) -> None:
-    """Watch the repositories of the settings and serve the API, until SIGTERM. SIGHUP reads the settings again."""
+    """Follow the repositories in the settings and serve the API, until SIGTERM. SIGHUP reloads the settings."""
     overrides = {"listen": listen, "stateDir": state_dir}
     loaded = loading.load(config=config, environment=os.environ, overrides=overrides)
     settings = loaded.settings
@@ -63,7 +63,7 @@ def serve(
         return again.settings
 
     async def when_up(running: Running) -> None:
-        """Log these warnings after the start: a start that fails has one thing to say, and it is not this."""
+        """Log these warnings after the start, so that the error of a failed start is not lost among them."""
         if settings.api_key is not None:
             log.warning("%s", KEY_IS_SET)
         if settings.auth.type == "none":

@@ -1,8 +1,7 @@
-"""Lists and single answers in the form that `-o` chose, and the aligned tables among these forms.
+"""Lists and single answers as JSON, YAML or aligned tables, as `-o` chooses.
 
-A table is as wide as its content, the same on a terminal and in a pipe: nothing is wrapped or cut, so that programs can
-read it. Rich knows how many columns a terminal gives a character; its own tables are not used, since they take a
-millisecond for each row.
+A table is as wide as its content, on a terminal and in a pipe. Nothing is wrapped or cut, so that programs can read it.
+Rich knows how many columns a character takes on a terminal. Its own tables are too slow: a millisecond for each row.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +19,8 @@ Cell = Callable[[Value], str]
 class Column(NamedTuple):
     """A column. `cell` is a function, or the dotted path of a text in the answer.
 
-    An `optional` one is left out when it is empty in every row, one that `tells_apart` when it is the same in all rows.
-    A `wide` one is for `-o wide` alone.
+    An `optional` column is omitted if it is empty in every row, one that `tells_apart` if all rows are equal. A `wide`
+    column is for `-o wide` only.
     """
 
     header: str
@@ -31,7 +30,7 @@ class Column(NamedTuple):
     wide: bool = False
 
     def cells(self, values: Sequence[Value], *, wide: bool = False) -> list[str]:
-        """Return the cell of each row; nothing when the column has nothing to say."""
+        """Return the cell of each row; an empty list if the column is omitted."""
         cell = self.cell
         found = [client.text(value, *cell.split(".")) if isinstance(cell, str) else cell(value) for value in values]
         if self.tells_apart and not wide:
@@ -42,27 +41,27 @@ class Column(NamedTuple):
 
 
 def moment(path: str) -> Cell:
-    """Return the cell with a moment."""
+    """Return a cell function for a moment."""
     return lambda value: output.moment_text(client.text(value, *path.split(".")))
 
 
 def flag(path: str) -> Cell:
-    """Return the cell that says `yes` where the answer has true."""
+    """Return a cell function that gives `yes` for true."""
     return lambda value: "yes" if client.at(value, *path.split(".")) is True else ""
 
 
 def joined(path: str) -> Cell:
-    """Return the cell with the texts of a list."""
+    """Return a cell function for a list of texts."""
     return lambda value: ", ".join(client.strings(client.at(value, *path.split("."))))
 
 
 def commit(path: str) -> Cell:
-    """Return the cell with the beginning of a commit's id or of a hash."""
+    """Return a cell function for the first digits of a commit or a hash."""
     return lambda value: client.text(value, *path.split("."))[:12]
 
 
 def write_list(key: str, values: Sequence[Value], columns: Sequence[Column], *, form: str, empty: str = "") -> None:
-    """Print a list: JSON has it under `key`, YAML has a document for each. `empty` is the note about an empty one."""
+    """Print a list: in JSON under `key`, in YAML as a document for each. `empty` is the note if there is nothing."""
     if form == "json":
         output.write(output.as_json({key: list(values)}))
     elif form == "yaml":
@@ -74,7 +73,7 @@ def write_list(key: str, values: Sequence[Value], columns: Sequence[Column], *, 
 
 
 def write_one(value: Value, *, form: str, as_text: Callable[[], str]) -> None:
-    """Print one answer: as JSON, as YAML, or as the text that a function makes of it."""
+    """Print one answer as JSON, as YAML, or as the text that `as_text` returns."""
     if form == "json":
         output.write(output.as_json(value))
     elif form == "yaml":
@@ -84,14 +83,14 @@ def write_one(value: Value, *, form: str, as_text: Callable[[], str]) -> None:
 
 
 def table(columns: Sequence[Column], values: Sequence[Value], *, wide: bool = False) -> str:
-    """Return a line for each value, of the columns that have something to say; nothing for no values."""
+    """Return a table with a row for each value; the empty text without values."""
     shown = [(column.header, cells) for column in columns if (cells := column.cells(values, wide=wide))]
     rows = list(zip(*(cells for _, cells in shown), strict=True))
     return aligned([header for header, _ in shown], rows) if values else ""
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return the cells as aligned lines; the last column has no padding, and an empty cell shows `-`."""
+    """Return the cells as aligned lines. An empty cell shows `-`."""
     from rich.cells import cell_len  # noqa: PLC0415 - commands without a table do without it
 
     lines = [list(header), *([visible(cell) or "-" for cell in row] for row in rows)]

@@ -1,4 +1,4 @@
-"""`reconciler validate`: files and folders judged as a service would that holds nothing else."""
+"""`reconciler validate`: judges files and folders as a service with an empty store would."""
 
 import os
 import re
@@ -39,7 +39,7 @@ _LINE = re.compile(r"([0-9]+):([0-9]+): (?:(/.*?): )?(.*)")  # of a reason, afte
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """A violation, or a warning, at its place. They sort by place, one like the other."""
+    """A violation or a warning with its place, by which both are sorted."""
 
     path: str
     line: int
@@ -54,7 +54,7 @@ class Finding:
 
 
 class JudgedFile(NamedTuple):
-    """A file with its documents, each judged by itself; of one that cannot be read, one that says so."""
+    """A file with its documents, each judged by itself. An unreadable file has one document that says so."""
 
     file: SourceText | Unreadable
     documents: tuple[Desired, ...]
@@ -72,7 +72,7 @@ class JudgedFile(NamedTuple):
     default="text",
     help="How to print violations (text).",
 )
-@click.option("--strict", is_flag=True, help="Count every warning as a violation.")
+@click.option("--strict", is_flag=True, help="Treat warnings as violations.")
 @click.option(
     "--config", type=click.Path(path_type=Path), help="A settings file: judge together what fills one project."
 )
@@ -87,9 +87,9 @@ def validate(
 ) -> None:
     """Check files and folders without a server; - is standard input.
 
-    Prints `path:line:column: message` for each violation, and ends with 3 when there is one. What a name refers to
-    may be in any of the files, or built in; a name that is nowhere is a warning. With --config, the files of each
-    project are judged together, and files that no repository has are left out.
+    Prints `path:line:column: message` for each violation, and ends with 3 if there is one. References may lead to any
+    of the files and to built-in resources; other references are warnings. With --config, the files of each project are
+    judged together, and files of no repository are left out.
     """
     texts = list(files.read_texts(paths))
     versions, refuse_unknown, patterns = frozenset({API_VERSION}), False, tuple[str, ...]()
@@ -145,7 +145,7 @@ class ProjectFiles(NamedTuple):
 
 
 def _projects(repositories: Sequence["Repository"], paths: Sequence[str], *, config: Path) -> list[ProjectFiles]:
-    """Return which files fill which project, by the entries of the settings that this checkout is of."""
+    """Return the files of each project, by the repositories in the settings that follow this checkout's remote."""
     from reconciler.cli import entries  # noqa: PLC0415 - as above
     from reconciler.git.checkouts import Checkout  # noqa: PLC0415 - only needed here
 
@@ -168,7 +168,7 @@ def _projects(repositories: Sequence["Repository"], paths: Sequence[str], *, con
 
 
 def _named(found: Mapping[Finding, Sequence[str]], projects: Sequence[ProjectFiles]) -> Iterator[Finding]:
-    """Name the projects of what is wrong in some of those that a file fills."""
+    """Add the projects to findings that hold in only some projects of a file."""
     for finding, told_in in found.items():
         if sum(finding.path in project.paths for project in projects) > len(told_in):
             yield replace(finding, message=f"{finding.message} (project {', '.join(told_in)})")
@@ -197,7 +197,7 @@ def _judged(file: SourceText | Unreadable, rules: DocumentRules) -> JudgedFile:
 
 
 def _findings(judged: Sequence[JudgedFile], snapshot: StoreSnapshot, *, strict: bool) -> Iterator[Finding]:
-    """Yield what is wrong with the files of one project."""
+    """Yield the findings for the files of one project."""
     by_path = {each.file.path: each.file for each in judged}
     given = [one for each in judged for one in each.documents]
     known = builtins.built_in().keys() | {one.key for one in given if one.key is not None}
@@ -216,7 +216,7 @@ def _findings(judged: Sequence[JudgedFile], snapshot: StoreSnapshot, *, strict: 
         accept_invalid=False,
         tell=tell,
     )
-    # The service may hold what is missing here.
+    # The service may have the missing resources.
     [decided] = decisions.decide([batch], replace(snapshot, assumed=missing))
     for outcome in decided.outcomes:
         one = decided.document(outcome)
@@ -239,12 +239,12 @@ def _told(found: Sequence[Violation], file: SourceText, position: int) -> str:
 
 @lru_cache(maxsize=1)  # documents come file by file
 def _locations(file: SourceText) -> Locations:
-    """Return the positions in a file. They take a second parse, so only if needed."""
+    """Return the positions in a file. They need a second parse."""
     return documents.locate(file.data, syntax=file.syntax, limits=positions.FILE_LIMITS)
 
 
 def _finding(line: str, document: Desired) -> Finding:
-    """Return a line of a reason or a note, which has a place of its own or that of its document."""
+    """Parse a line of a reason or a note. Without its own place, it gets that of its document."""
     place = document.place
     assert place is not None
     own = _LINE.fullmatch(line.removeprefix(f"{visible(place.path)}:"))

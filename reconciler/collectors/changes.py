@@ -1,4 +1,4 @@
-"""Changes of what Collectors run: Configurations rendered before a change and after it, within limits. Pure."""
+"""Changes in what Collectors run: Configurations rendered before and after a change, within limits. Pure."""
 
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -21,8 +21,9 @@ MOST_CHARACTERS: Final = 2_000_000  # of both sides of all of them
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The YAML of a Configuration for Collectors: None if it is not there, runs in the service, or cannot be rendered:
-    `fault`. `raw`: the text is its own. `origins` are the places of its components by their ids.
+    """The YAML of a Configuration for Collectors. `text` is None if the Configuration does not exist, runs in the
+    service, or cannot be rendered; then `fault` says why. `raw` is True if the text is `spec.raw`. `origins` are the
+    places of the components by their ids.
     """
 
     text: str | None = None
@@ -45,7 +46,7 @@ class Difference:
     new: Side
 
     def shown(self, place: Callable[[Key, Pointer], PlanPlace | None]) -> PlanRendering:
-        """Return it as a plan shows it. `place` finds parts of resources in files."""
+        """Return it for a plan. `place` finds the file and line of a part of a resource."""
 
         def placed(origin: Origin) -> PlanPlace | None:
             return place(origin.key or self.key, origin.pointer)
@@ -56,7 +57,7 @@ class Difference:
             violations = (f"{wrong}: {self.new.reason}" if wrong else self.new.reason,)
         ordered = sorted(
             self.new.origins.items(), key=lambda item: item[1].key or self.key
-        )  # those of one file together
+        )  # components of one file are adjacent
         places = ((component, placed(origin)) for component, origin in ordered)
         return PlanRendering(
             name=self.key.name,
@@ -71,14 +72,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """The Configurations that differ, sorted, and how many were not compared for lack of time or room."""
+    """The Configurations that differ, sorted, and the number that was not compared because a limit was reached."""
 
     found: tuple[Difference, ...]
     left_out: int
 
 
 class _Unknown(Exception):
-    """Nobody can say what is rendered: it names a resource that may be elsewhere."""
+    """The result is unknown: the Configuration names a resource that only the service may have."""
 
 
 def compare(
@@ -90,8 +91,8 @@ def compare(
     secrets: AvailableSecrets = NO_SECRETS,
     clock: Callable[[], float] = time.monotonic,
 ) -> Differences:
-    """Render Configurations from both sides of a change. One that names an `unknown` resource is passed over. A type
-    that changes may make values secret that the lookups show: each side is masked by its own types.
+    """Render Configurations from both sides of a change. One that names an `unknown` resource is skipped. Each side is
+    masked by its own types, because a changed type may make other values secret.
     """
     deadline, room = clock() + SECONDS, MOST_CHARACTERS
     masked = [masking(_known(lookup, unknown)) for lookup in (before, after)]

@@ -1,8 +1,8 @@
 """One component for Collectors: the templates of its type, evaluated with its parameters.
 
-A type has a block for each set of signals: `logs`, `logs+metrics` and so on. Each part of a block is a template whose
-output is a YAML list of maps with one key, the id of a component of the Collector; their order counts. The ids get the
-name of the resource: `filelog` becomes `filelog/NAME`, `batch/2` becomes `batch/NAME__2`.
+A type has a block for each set of signals: `logs`, `logs+metrics` and so on. Each part of a block is a template. Its
+output is an ordered YAML list of maps with one key, the id of a component of the Collector. The name of the resource is
+added to the id: `filelog` becomes `filelog/NAME`, `batch/2` becomes `batch/NAME__2`.
 """
 
 import json
@@ -29,7 +29,7 @@ HELD: Final = (
 
 
 class Entry(NamedTuple):
-    """One component of a Collector: its id, and what the Collector reads under it."""
+    """One component of a Collector: its id and its settings."""
 
     id: str
     config: Value
@@ -40,24 +40,24 @@ Rendered = Mapping[str, Mapping[str, list[Entry]]]
 
 
 class Origin(NamedTuple):
-    """The place of a component: in a resource, or, without `key`, in the Configuration itself."""
+    """The place of a component in a resource; without `key`, in the Configuration itself."""
 
     key: Key | None = None
     pointer: Pointer = ()
 
     def listed(self, listed: Value) -> list[tuple["Origin", Value]]:
-        """Return the entries of a list that is here, with their places."""
+        """Return the entries of the list at this place, with their places."""
         entries = listed if isinstance(listed, list) else []
         return [(Origin(self.key, (*self.pointer, index)), one) for index, one in enumerate(entries)]
 
     def below(self, *steps: str) -> "Origin":
-        """Return a part of it."""
+        """Return the place of a part."""
         return Origin(self.key, (*self.pointer, *steps))
 
 
 class Unrenderable(Exception):
-    """A component cannot be rendered: a sentence, and the parameter, the type, the line of a template, and the place
-    of the component, if known.
+    """A component cannot be rendered. `reason` is a sentence. The parameter, the type, the template with its line, and
+    the place of the component are given if known.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Unrenderable(Exception):
 
 
 class CollectorType:
-    """A type as Collectors need it. It parses each template once; it is used in one thread."""
+    """A type with its templates, each of which is parsed once. Use it in one thread."""
 
     def __init__(self, name: str, spec: Value, secrets: AvailableSecrets) -> None:
         self.name = name
@@ -102,8 +102,8 @@ class CollectorType:
                 self._categories.setdefault(parameter, given if isinstance(given, list) else [])
 
     def render(self, resource: str, given: list[Value], seconds_left: Callable[[], float]) -> Rendered:
-        """Return the components of a resource of this name with these parameters. `seconds_left` raises when there are
-        none. Raises Unrenderable.
+        """Return the components of the resource with this name and these parameters. `seconds_left` raises if no time
+        is left. Raises Unrenderable.
         """
         values = self._values(given)
         self._resource = resource
@@ -119,8 +119,8 @@ class CollectorType:
         return found
 
     def _values(self, given: list[Value]) -> dict[str, Value]:
-        """The defaults that are not null, overlaid with the given values; raises Unrenderable for a secret of the
-        service, and for a variable of its own.
+        """Return the given values over the defaults that are not null. Raises Unrenderable for a secret of the service,
+        and for a variable of the service.
         """
         found = dict(self._defaults)
         for parameter in given:
@@ -137,7 +137,7 @@ class CollectorType:
         return {name: component_types.canonical_value(self._definitions.get(name), one) for name, one in found.items()}
 
     def _is_hidden(self, name: str, parameter: Value) -> bool:
-        """Return True if a value is a secret: its definition or it itself says so, or it has no definition."""
+        """Return True if a value is a secret: by its definition, by its own `sensitive`, or without a definition."""
         definition = self._definitions.get(name)
         says_so = isinstance(parameter, dict) and parameter.get("sensitive") not in (None, False)
         return says_so or definition is None or definition.sensitive
@@ -152,7 +152,7 @@ class CollectorType:
                 template = self._templates[block, part] = Template(text, self._functions(), seconds_left())
             output = template.output(values, seconds_left())
         except TemplateFault as fault:
-            seconds_left()  # raises, if this is why
+            seconds_left()  # raises if the time of the Configuration is the cause
             raise self._fault(at, fault.message, line=fault.line, parameter=fault.parameter) from None
         try:
             read = documents.read(output.encode(), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
@@ -181,7 +181,7 @@ class CollectorType:
         return Unrenderable(reason, parameter=parameter, type_name=self.name, template=at, line=line)
 
     def _functions(self) -> dict[str, Callable[..., object]]:
-        """The helpers that templates of existing types call."""
+        """Return the helper functions that templates of existing types use."""
         return {
             "bpComponentID": self._component_id,
             "bpRouteID": lambda: self._component_id("route").removeprefix("route/"),
@@ -196,7 +196,7 @@ class CollectorType:
         }
 
     def _metrics(self, name: object, category: object) -> Iterator[tuple[str, bool]]:
-        """Yield the metrics of a category in a parameter's definition, and if each is off by default."""
+        """Yield the metrics of a category in a parameter's definition; True for those that are off by default."""
         for one in self._categories.get(str(name), ()):
             listed = one.get("metrics") if isinstance(one, dict) and one.get("label") == category else None
             if isinstance(listed, list):
@@ -215,7 +215,7 @@ class CollectorType:
 
 
 def _is_held(value: Value, *, hidden: bool) -> bool:
-    """Return True for a masked value, and in a hidden one for `${file:NAME}`: only the service has that file."""
+    """Return True if a value is masked, or is a secret in a file of the service: `${file:NAME}`."""
     if isinstance(value, (dict, list)):
         return any(_is_held(one, hidden=hidden) for one in (value.values() if isinstance(value, dict) else value))
     reference = whole_secret_reference(value) if hidden and isinstance(value, str) else None
@@ -246,9 +246,9 @@ _LAYOUTS: Final = {"ISO8601": "%Y-%m-%dT%H:%M:%S.%f%z", "RFC3339": "%Y-%m-%dT%H:
 
 
 def _parsing_operator(*given: object) -> str:
-    """An operator of the file log receiver, as JSON: parse the body, then the timestamp and severity in it.
+    """Return an operator of the file log receiver as JSON. It parses the body, then the timestamp and severity in it.
 
-    The arguments: format, target, expression, parse timestamp, its field, time zone, its format, epoch layout, manual
+    Arguments: format, target, expression, parse timestamp, its field, time zone, its format, epoch layout, manual
     layout, parse severity, its field.
     """
     if len(given) != _PARSING_ARGUMENTS:
@@ -279,6 +279,6 @@ _PARSING_ARGUMENTS: Final = 11
 
 
 def _mask_rules(*given: object) -> str:
-    """The rules of a masking processor, by name, of all maps among the arguments."""
+    """Return the settings of a masking processor. Its rules are the entries of all maps among the arguments."""
     rules = {str(name): str(rule) for one in given if isinstance(one, dict) for name, rule in one.items()}
     return f"- mask:\n    rules: {json.dumps(rules, sort_keys=True)}\n"

@@ -1,11 +1,11 @@
 """The YAML that a Collector runs, made of a Configuration and the components that it names, and `status.rendering`,
 which says what is in force of it. Pure.
 
-Each source is joined with each destination in a pipeline for each signal that both handle. On the way are, in order:
-the processors of the source's type, those under the source, those of the Configuration, those under the destination,
-those of the destination's type. A disabled component contributes nothing.
+For each source, destination and signal that both handle there is a pipeline. Its processors are, in this order: those
+of the source's type, those under the source, those of the Configuration, those under the destination, those of the
+destination's type. Disabled components are left out.
 
-The same input gives the same bytes. Texts such as `${env:NAME}` stay as they are: the Collector resolves them.
+The same input gives the same bytes. `${env:NAME}` and the like are not changed: the Collector resolves them.
 """
 
 import hashlib
@@ -38,14 +38,14 @@ NOTHING: Final[dict[str, Value]] = {
     "exporters": {"nop": {}},
     "service": {"pipelines": {"logs": {"receivers": ["nop"], "exporters": ["nop"]}}},
 }
-"""The result for a Configuration that joins nothing: a Collector refuses to start without a pipeline."""
+"""The result for a Configuration without a pipeline: a Collector does not start without one."""
 
 Lookup = Callable[[Key], Value]
 """Returns the masked spec of a resource; None if it is missing or cannot be read."""
 
 
 def masking(lookup: Lookup) -> Lookup:
-    """Return a lookup that masks the secrets in what `lookup` finds, by the types that `lookup` finds."""
+    """Return a lookup that masks the secrets in the results of `lookup`, by the types that `lookup` finds."""
 
     @cache
     def type_of(key: Key) -> ComponentType | None:
@@ -72,8 +72,8 @@ class Rendering:
 
 
 class Renderer:
-    """Renders Configurations of one project from one state of it. It keeps the types that it parsed. `secrets` has the
-    names of variables that no Collector may be given.
+    """Renders Configurations of one project in one state. It caches parsed types. `secrets` has the names of variables
+    of the service, which Collectors must not use.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Renderer:
 
 
 class _End(NamedTuple):
-    """A source or a destination: its name in pipelines, its own entries, those of the processors under it."""
+    """A source or a destination: its name in pipelines, its entries, and those of the processors under it."""
 
     name: str
     rendered: Rendered
@@ -120,7 +120,7 @@ class _End(NamedTuple):
 
 @dataclass(slots=True)
 class _Parts:
-    """The parts of one Configuration."""
+    """The parts of one Configuration, rendered within its time."""
 
     lookup: Lookup
     type_of: Callable[[Key], CollectorType]
@@ -152,7 +152,7 @@ class _Parts:
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """End what is done in it when there is no time left; no template may be in it. Raises Unrenderable."""
+        """Limit the time of a block without templates. Raises Unrenderable if no time is left."""
         try:
             with templates.time_limit(self.seconds_left()):
                 yield
@@ -160,19 +160,19 @@ class _Parts:
             raise Unrenderable(TOO_LONG) from None
 
     def seconds_left(self) -> float:
-        """Return the time that is left. Raises Unrenderable if there is none."""
+        """Return the remaining time. Raises Unrenderable if there is none."""
         left = self.deadline - self.clock()
         if left <= 0:
             raise Unrenderable(TOO_LONG)
         return left
 
     def _listed(self, kind: str, spec: Mapping[str, Value]) -> Iterator["_Enabled"]:
-        """Yield the components of a list of the Configuration that count."""
+        """Yield the enabled components of this kind in the Configuration."""
         name = f"{kind.lower()}s"
         return self._enabled(kind, Origin().below("spec", name).listed(spec.get(name)))
 
     def _ends(self, kind: str, spec: Mapping[str, Value]) -> list[_End]:
-        """Render the sources or the destinations. The same destination may come twice, so its name has its index."""
+        """Render the sources or the destinations. A destination may occur twice, so its name has its index."""
         found: dict[str, _End] = {}
         for each in self._listed(kind, spec):
             self.seconds_left()
@@ -194,7 +194,7 @@ class _Parts:
         return [*found.values()]
 
     def _enabled(self, kind: str, listed: list[tuple[Origin, Value]]) -> Iterator["_Enabled"]:
-        """Yield the components of a list that count, with the resources that they name."""
+        """Yield the enabled components of a list, with the resources that they name."""
         for index, (at, component) in enumerate(listed):
             if not isinstance(component, dict) or routes.is_disabled(component):
                 continue
@@ -226,18 +226,18 @@ class _Parts:
 
 
 class _Enabled(NamedTuple):
-    """A component in a list that counts: `component` is the entry, `resource` what it names, or itself."""
+    """An enabled component in a list. `resource` is the named resource, or the entry itself."""
 
     kind: str
     position: int
-    name: str  # of the resource; '' for one in place
+    name: str  # of the resource; '' for an inline component
     component: dict[str, Value]
     resource: dict[str, Value]
     at: Origin  # of the entry
 
     @property
     def origin(self) -> Origin:
-        """Return the place of what is rendered."""
+        """Return the place of the rendered component."""
         return Origin(Key(self.kind, self.name)) if self.name else self.at
 
     @property
@@ -246,7 +246,7 @@ class _Enabled(NamedTuple):
 
     @property
     def holders(self) -> tuple[tuple[Origin, dict[str, Value]], ...]:
-        """Return what may hold processors, with its place: the resource, and the entry that names it."""
+        """Return the holders of processors with their places: the resource, and the entry that names it."""
         entry = self.at, self.component
         return ((self.origin.below("spec"), self.resource), entry) if self.name else (entry,)
 

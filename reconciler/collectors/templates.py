@@ -1,11 +1,11 @@
 """The Go templates of types, evaluated within limits. The only module that imports gotpl.
 
-Whoever may store a type writes templates, so a template is hostile until it has ended. Four limits hold it:
+Everybody who may store a type writes templates, so each template may be hostile. It has four limits:
 
-- A sandbox: no attributes, no methods, no functions but those named here.
+- A sandbox: no attributes, no methods, and only the functions named here.
 - A budget of iterations, calls and output, which gotpl counts.
-- A budget of text that functions make. gotpl does not see a text that doubles in a variable.
-- A limit of processor time for the rest, such as a loop over thousands of assignments, which counts as nothing.
+- A budget of text that functions produce, because gotpl does not count text in variables.
+- A limit on processor time for everything else, such as thousands of assignments, which gotpl does not count.
 """
 
 import ctypes
@@ -21,10 +21,10 @@ import gotpl
 from reconciler.model.values import Value
 
 MOST_TEMPLATE: Final = 200_000  # characters of one template; parsing takes some microseconds for each
-MOST_OUTPUT: Final = 500_000  # characters of one template's output, and of all that its functions make
-TIMES_GIVEN: Final = 4  # what a function of a type may make of its arguments, about
-SECONDS: Final = 1.0  # for one template, of processor time: what else the machine does counts for nothing
-AGAIN_SECONDS: Final = 0.1  # after what takes too long was to be ended
+MOST_OUTPUT: Final = 500_000  # characters of one template's output, and of all text from its functions
+TIMES_GIVEN: Final = 4  # the estimated ratio of a function's text to that of its arguments
+SECONDS: Final = 1.0  # of processor time for one template, so that other work of the machine does not count
+AGAIN_SECONDS: Final = 0.1  # until an overdue template is ended again
 
 _BUDGET: Final = gotpl.ExecutionBudget(
     max_output_chars=MOST_OUTPUT, max_iterations=20_000, max_template_depth=50, max_function_calls=20_000
@@ -44,16 +44,16 @@ class TemplateFault(Exception):
 
 
 class _Overdue(BaseException):
-    """Raised in the thread of a template that takes too long. No `except Exception` on the way catches it."""
+    """Raised in the thread of an overdue template. `except Exception` does not catch it."""
 
 
 class Template:
-    """One parsed template, which may be evaluated many times, in one thread at a time."""
+    """One parsed template. It may be evaluated many times, in one thread at a time."""
 
     def __init__(
         self, text: str, functions: Mapping[str, Callable[..., object]], seconds_left: float = SECONDS
     ) -> None:
-        """Parse it. `functions` are those of its type; the few of sprig that types use are added. Raises
+        """Parse it. `functions` are those of its type; the functions of sprig that types use are added. Raises
         TemplateFault.
         """
         self._text = _Text()
@@ -65,7 +65,7 @@ class Template:
             self._template = gotpl.Template(text, functions=known, missing_key="error", sandbox=sandbox)
 
     def output(self, values: Mapping[str, Value], seconds_left: float = SECONDS) -> str:
-        """Evaluate it for these parameters; a parameter without a value is an error. Raises TemplateFault."""
+        """Evaluate it with these parameters. A parameter without a value is an error. Raises TemplateFault."""
         self._text.made = 0
         with time_limit(min(SECONDS, seconds_left)):
             return self._template.render(dict(values))
@@ -73,7 +73,7 @@ class Template:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TemplateFault for what gotpl refuses, and for what takes longer. Nothing else may be done in it."""
+    """Raise TemplateFault if gotpl refuses the block, or if it takes longer. The block must do nothing else."""
     try:
         with _WATCHDOG.limit(seconds):
             yield
@@ -104,14 +104,14 @@ class _Watchdog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start its thread, unless it runs: a process that was forked does not have it."""
+        """Start its thread unless it runs. A forked process does not have it."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._watch, name="templates", daemon=True)
             self._thread.start()
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
-        """Raise _Overdue in this thread after so many seconds of it. A call into C, which is short here, ends first."""
+        """Raise _Overdue in this thread after so many of its seconds. A call into C ends first; all are short here."""
         self.start()
         thread = threading.get_ident()
         with self._changed:
@@ -122,12 +122,12 @@ class _Watchdog:
         finally:
             try:
                 self._end(thread)
-            finally:  # what was raised just now may have ended the first
+            finally:  # _Overdue may have interrupted the first call
                 self._end(thread)
 
     def _end(self, thread: int) -> None:
-        """Raise nothing from here on; what was raised before reaches the caller."""
-        with self._lock:  # not `_changed`: what is raised between its lock and its block would keep the lock
+        """Remove the limit of a thread. An _Overdue that was raised before reaches the caller."""
+        with self._lock:  # not `_changed`: an _Overdue between its lock and its block would leave it locked
             self._deadlines.pop(thread, None)
 
     def _watch(self) -> None:
@@ -135,7 +135,7 @@ class _Watchdog:
             while True:
                 left = {thread: deadline - _spent(thread) for thread, deadline in self._deadlines.items()}
                 for thread in [one for one, seconds in left.items() if seconds <= 0]:
-                    # Once more later: what is raised in a finalizer is lost.
+                    # Again later, because an exception in a finalizer is lost.
                     self._deadlines[thread] += AGAIN_SECONDS
                     left[thread] = AGAIN_SECONDS
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_Overdue))
@@ -151,14 +151,14 @@ _WATCHDOG: Final = _Watchdog()
 
 
 def start_watchdog() -> None:
-    """Start the thread that ends what takes too long. The first template does so, where threads may still be started
-    then.
+    """Start the thread that ends overdue templates. Only needed where no thread can be started later: otherwise the
+    first template starts it.
     """
     _WATCHDOG.start()
 
 
 def _refused() -> dict[str, Callable[..., object]]:
-    """gotpl's own functions that make text without a bound: `printf "%999999999d"` fills the memory."""
+    """Return replacements for gotpl's functions whose text has no bound: `printf "%999999999d"` fills the memory."""
 
     def refuse(*_: object) -> object:
         raise ValueError("is not available in types")
@@ -167,7 +167,7 @@ def _refused() -> dict[str, Callable[..., object]]:
 
 
 class _Text:
-    """The functions of sprig that types use, and the text that they made so far."""
+    """The functions of sprig that types use, and the length of the text that they produced."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -183,8 +183,8 @@ class _Text:
         }
 
     def counted(self, functions: Mapping[str, Callable[..., object]]) -> dict[str, Callable[..., object]]:
-        """Return functions of a type whose text counts, too: that of the arguments before, as what they may make. Lists
-        and maps do not count: they are parameters, and no function makes larger ones.
+        """Return functions of a type with their text counted: an estimate by the arguments before each call, the result
+        after it. Lists and maps do not count: they are parameters, and no function makes larger ones.
         """
         return {name: self._counted(function) for name, function in functions.items()}
 
@@ -224,7 +224,7 @@ def _has(needle: object, among: object) -> bool:
 
 
 def integer(value: object) -> int:
-    """sprig's `int64`: a number or its text; 0 for anything else."""
+    """Return sprig's `int64`: a number or its text; 0 for anything else."""
     if isinstance(value, (int, float)):
         return int(value)
     try:
@@ -237,12 +237,12 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\
 
 
 def _quoted(text: str) -> str:
-    """Go's `%q`, for text without control characters beyond those that have a letter."""
+    """Return Go's `%q` of a text whose control characters all have a letter."""
     return '"' + "".join(_ESCAPES.get(character, character) for character in text) + '"'
 
 
 def _go_text(value: object) -> str:
-    """Go's `%v` of a plain value."""
+    """Return Go's `%v` of a plain value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):

@@ -242,7 +242,7 @@ def test_what_is_no_resource_is_left_out_and_said(program: Program, service: Ser
     outcome = program("apply", "-f", "-", stdin=other + FLEET.replace("NAME", "a"))
     assert outcome == (0, "Fleet/a created\n", "2 documents skipped, of no kind that this service has\n1 created\n")
     outcome = program("apply", "-f", "-", stdin=other)
-    assert (outcome.code, outcome.err.splitlines()[-1]) == (1, "error: there is no resource in what was given")
+    assert (outcome.code, outcome.err.splitlines()[-1]) == (1, "error: the files have no resource")
 
 
 def test_numbers_and_text_arrive_as_they_are(program: Program, service: Service) -> None:

@@ -71,7 +71,7 @@ def test_what_another_commit_holds_is_for_the_service_to_say(program: Program, s
 
 
 def test_nothing_is_approved_where_nobody_can_answer(program: Program, holding: Service) -> None:
-    told = "error: nobody is here to answer; name the COMMIT that is meant, or give --yes\n"
+    told = "error: there is no terminal for an answer; name the COMMIT that is meant, or give --yes\n"
     assert program("approve", "telemetry") == (1, SHOWN, told)
     assert approved(holding) == []
 

@@ -183,9 +183,7 @@ def test_an_empty_list_is_said_where_no_program_reads_it(program: Program, servi
 
 def test_the_help_says_what_becomes_of_secrets_when_it_is_applied_again(alone: Program) -> None:
     words = " ".join(alone("get", "--help").out.split())
-    assert (
-        "can be edited and applied again: `(sensitive)`, which the service shows in place of a secret, keeps" in words
-    )
+    assert "can be edited and applied again: `(sensitive)` keeps the stored secret." in words
 
 
 def test_what_is_missing_is_one_sentence(program: Program, service: Service) -> None:

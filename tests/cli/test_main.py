@@ -179,7 +179,7 @@ def test_an_unexpected_failure_is_one_sentence_without_its_text(
     monkeypatch.setattr(main_module.program, "main", broken)
     assert main_module.main() == 1
     assert capsys.readouterr().err == (
-        "error: unexpected RuntimeError; SERVICE_DEBUG=1 shows where, which helps whoever fixes it\n"
+        "error: unexpected RuntimeError; set SERVICE_DEBUG=1 to see the stack trace, and report it\n"
     )
 
 

@@ -75,7 +75,7 @@ def test_those_of_several_projects_are_told_apart(program: Program, service: Ser
 def test_nothing_is_said_to_be_nothing(program: Program, service: Service) -> None:
     service.answer(f"GET {LIST}", {"notifications": [one("N2", state="resolved")]})
     outcome = program("notification", "list")
-    assert outcome == (0, "", "there is nothing that somebody should know of\n")
+    assert outcome == (0, "", "there are no open notifications\n")
 
 
 def test_one_says_since_when_it_is_there_and_what_to_do(program: Program, service: Service) -> None:

@@ -238,7 +238,7 @@ def test_discarding_wants_to_know_what(program: Program, service: Service) -> No
 
 def test_nothing_is_discarded_where_nobody_can_answer(program: Program, service: Service) -> None:
     service.answer(f"GET {SIEM}", {"delivery": down()})
-    told = (1, "", "error: nobody is here to answer; give --yes\n")
+    told = (1, "", "error: there is no terminal for an answer; give --yes\n")
     assert program("queue", "discard", "siem", "--all") == told
     assert [method for method, _, _ in sent(service)] == ["GET"]
 

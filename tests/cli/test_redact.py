@@ -103,7 +103,7 @@ def test_what_is_no_text_is_not_sent(program: Program, service: Service, content
 
 def test_without_a_terminal_a_file_must_be_named(program: Program, service: Service) -> None:
     outcome = program("history", "redact", "Destination/siem", stdin=SECRET)
-    told = "nobody is here to be asked for the text; name a file that holds it with --value-file, or -"
+    told = "there is no terminal to ask for the text; name a file that holds it with --value-file, or -"
     assert outcome == (1, "", f"error: {told}\n")
     outcome = program("history", "redact", "Destination/siem", "--value-file", "nowhere")
     assert outcome == (1, "", "error: nowhere: no such file or directory\n")

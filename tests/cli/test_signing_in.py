@@ -84,7 +84,7 @@ def test_a_password_comes_from_a_file(anyone: Program, service: Service, content
 @pytest.mark.parametrize(
     ("user", "file", "said"),
     [
-        ("ana", "", "nobody is here to be asked for the password of ana; name a file that holds it with {}"),
+        ("ana", "", "there is no terminal to ask for the password of ana; name a file that holds it with {}"),
         ("ana", "nowhere", "nowhere: no such file or directory"),
         ("ana", "large", "large holds more than the 1,024 bytes that a password may have"),
         ("ana", "bytes", "bytes is not UTF-8 text"),
@@ -129,7 +129,7 @@ def typed(program: Program, words: list[str], answers: list[tuple[str, str]]) ->
         return ran.wait(TIME_LIMIT), terminal.close()
 
 
-NOBODY = "the service wants to know who asks; set SERVICE_API_KEY, or name yourself with --user or SERVICE_USER"
+NOBODY = "the service needs credentials; set SERVICE_API_KEY, or name yourself with --user or SERVICE_USER"
 WRONG_KEY = (
     "the service does not accept the API key: it never existed, was revoked or has expired; give the right one with "
     "SERVICE_API_KEY or --api-key"

@@ -90,7 +90,7 @@ def test_status_tells_who_suspended_it_until_when_and_what_drifted(program: Prog
 def test_reconciling_all_leaves_the_suspended_ones_alone(program: Program, service: Service) -> None:
     service.answer("GET /v1/repositories", {"repositories": [suspended(), repository(name="other")]})
     service.answer("POST /v1/repositories/other/reconcile", {"run": "01B"}, 202)
-    assert program("reconcile") == (0, "other: run 01B\n", f"telemetry: not looked at. {MESSAGE}\n")
+    assert program("reconcile") == (0, "other: run 01B\n", f"telemetry: not polled. {MESSAGE}\n")
 
 
 def test_reconciling_a_suspended_one_says_why_not(program: Program, service: Service) -> None:

@@ -137,7 +137,8 @@ def test_mistakes_in_the_settings_leave_what_needs_none(service: Service) -> Non
         (
             "settings",
             "warning",
-            "nothing else was looked at, since the settings say what there is; mend them, and look again",
+            "nothing else was checked, because all other checks need the settings; correct them, and run the doctor "
+            "again",
         ),
     ]
 
@@ -459,7 +460,9 @@ def test_a_provider_whose_secret_is_in_the_environment_of_the_service_alone(serv
     (place, status, told), (check, _, message) = service.wrong()
     assert (place, status) == ("settings", "warning")
     assert "SERVICE_OIDC_OAUTH2_CLIENT_SECRET" in told
-    assert told.endswith("where the service has it in its own environment, all is well; the other checks need none")
+    assert told.endswith(
+        "that is no error if the service has it in its own environment; the other checks do not need it"
+    )
     assert (check, "127.0.0.1:1" in message) == ("provider", True)
     service.set(auth={"type": "oidc", "oidc": {"issuer": "http://127.0.0.1:1"}})
     assert [one[:2] for one in service.wrong()] == [
