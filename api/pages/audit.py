@@ -1,4 +1,4 @@
-"""What happened and what to know: the audit's events, and notifications."""
+"""The audit, searched, and notifications."""
 
 from starlette.responses import Response
 

@@ -1,4 +1,4 @@
-"""Who may do what: projects with their members and invitations, people, and keys."""
+"""Access: projects with their members and invitations, people, and keys."""
 
 from typing import Any
 

@@ -60,7 +60,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What decides about the state of a resource."""
+    """The members of a `status` that decide about the state."""
 
     source: Source | None = None
     error: str | None = None

@@ -1,4 +1,4 @@
-"""What is derived from the resources of a project after a change: its routes, and its renderings for Collectors.
+"""Projections of the resources of a project after a change: its routes, and its renderings for Collectors.
 
 `status.delivery` is compared with the routes. Every change already updates it (`planner.dependants`), so it differs
 only if an earlier version of the product stored it, or a redaction ended a route. Then it is stored again.
