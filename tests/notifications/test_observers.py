@@ -16,6 +16,7 @@ from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import DeliveryCounts, ExporterState, SendFailure
 from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.delivery.status import DeliveryFigures
+from reconciler.model.directory import Directory, Project
 from reconciler.model.errors import OPEN_FILES
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
@@ -244,8 +245,8 @@ class Stored:
     def figures(self) -> StoreFigures:
         return StoreFigures(self.commits, None, None)
 
-    async def projects(self) -> list[str]:
-        return ["acme", "default"]
+    async def directory(self) -> Directory:
+        return Directory(projects={name: Project(name, created_at="") for name in ("acme", "default")})
 
     async def attention(self, project: str, *, named: int) -> Attention:
         assert named > 0
