@@ -58,6 +58,8 @@ class View:
         self.api = Api(call)
         self.query = query
         self.now = call.services.clock()
+        events = call.services.events
+        self.position = events.id_of(events.last)  # before anything is read: what changes from now on is an event
         self.unread: list[str] = []  # projects whose delivery is not known yet
         principal = call.principal
         self.projects = [one for one in sorted(call.directory.projects) if principal.role_in(one) is not None]

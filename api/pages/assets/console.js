@@ -30,7 +30,7 @@ let source = null;
 function follow() {
   const types = (live()?.dataset.live || "").split(" ").filter(Boolean);
   if (!types.length || !window.EventSource || source || document.hidden) return;
-  source = new EventSource("/v1/events");
+  source = new EventSource(`/v1/events?after=${encodeURIComponent(live().dataset.after)}`);
   let lost = false;
   for (const type of [...types, "reset"]) source.addEventListener(type, refresh);
   source.addEventListener("open", () => { say("live"); if (lost) refresh(); lost = false; });
