@@ -247,7 +247,7 @@ def damaged(kind: str, name: str, *, version: int, latest: bool) -> bytes:
 
 DAMAGED = "the {kind} {name} is damaged in the store; apply it anew, let Git be read in full, or restore a backup"
 DAMAGED_RENDERING = (
-    "what Collectors get of the Configuration {name} is damaged in the store; apply the Configuration with a change, or "
+    "what Collectors get of the Configuration {name} is damaged in the store; apply it with a change, or "
     "restore a backup"
 )
 LATEST = b'{"latest":true}'  # the status of most resources

@@ -5,7 +5,7 @@ The upkeep writes refused attempts, logs the head of the chain, and removes even
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from reconciler.store.records import AuditRow, ResourceChange
 log = logging.getLogger(__name__)
 
 
+MINUTE = 60.0
 STOP_SECONDS = 5.0  # for cancelled work to come to its end
 
 
@@ -39,7 +40,7 @@ class Job(NamedTuple):
 async def scheduled(*jobs: Job) -> AsyncIterator[None]:
     """Do the jobs inside this context, then cancel them. A job never overlaps itself, and an error does not end it.
 
-    Missed work is not repeated. After the clock was set back, nothing is due until it reaches its former time.
+    Missed work is not repeated. After the clock was set back, work is due again at once.
     """
     # In UTC, since it would look for the machine's time zone otherwise. Late work is done once, however late.
     scheduler = AsyncIOScheduler(
@@ -49,13 +50,26 @@ async def scheduled(*jobs: Job) -> AsyncIterator[None]:
     for job in jobs:
         scheduler.add_job(_do, _FromNow(timedelta(seconds=job.seconds)), args=(job, running), name=job.name)
     scheduler.start()
+    mending = asyncio.create_task(_mend(scheduler, jobs), name="schedules")
     try:
         yield
     finally:
+        mending.cancel()
         scheduler.shutdown(wait=False)
         await asyncio.sleep(0)  # that happens in a callback of the loop
         if running:
             await asyncio.wait(running, timeout=STOP_SECONDS)
+
+
+async def _mend(scheduler: AsyncIOScheduler, jobs: Sequence[Job]) -> None:
+    """Have what is due too late done now: APScheduler waits for times of the machine's clock, which was set back."""
+    intervals = {job.name: timedelta(seconds=job.seconds) for job in jobs}
+    while True:
+        await asyncio.sleep(min((job.seconds for job in jobs), default=MINUTE))
+        now = datetime.now(UTC)
+        for one in scheduler.get_jobs():
+            if one.next_run_time - now > 2 * intervals[one.name]:
+                one.modify(next_run_time=now)
 
 
 class _FromNow(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
@@ -85,7 +99,6 @@ async def _do(job: Job, running: set[asyncio.Task[None]]) -> None:
         log.exception("The work on %s met a fault of the program; it is done again the next time.", job.name)
 
 
-MINUTE = 60.0
 RETENTION_SECONDS = 600.0  # between two removals of what is over
 NOTHING = ChainAnchor(ChainHead(0, ZERO))  # was removed so far
 PAUSE_SECONDS = 0.02  # between two steps: others write in between

@@ -406,8 +406,8 @@ set version = excluded.version, resource_id = excluded.resource_id, digest = exc
 -- name: put_head_status
 update resource set incomplete = ?, status = ?, digest = ifnull(?, digest) where project = ? and kind = ? and name = ?;
 
--- Nothing is written unless the Configuration still uses what it was made of, and what was in force still is. A rendering stays in force while the next
--- ones fail, and goes with the last one that is said of.
+-- Nothing is written unless the Configuration still uses what it was made of, and what was said before still is. A
+-- rendering stays in force while the next ones fail, and goes with the last one that is said of.
 -- name: put_rendering
 insert into rendering (project, configuration, program, inputs, said, body)
 select ?1, ?2, ?3, ?4, ?5, ?6

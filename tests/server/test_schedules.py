@@ -82,6 +82,16 @@ async def test_a_clock_that_jumps_forward_stops_neither_the_loop_nor_the_work(cl
     assert turns[-1] - turns[0] < PATIENCE
 
 
+async def test_a_clock_that_is_set_back_delays_no_work(clock: type[Clock]) -> None:
+    work = Often()
+    async with scheduled(Job("work", SOON, work)):
+        clock.ahead = FAR
+        await work.times(2)
+        clock.ahead = timedelta()
+        begun = work.begun
+        await work.times(begun + 3)
+
+
 async def test_work_that_fails_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     work = Often(errors.Transient("The disk is full."), RuntimeError("odd"))
     with caplog.at_level(logging.INFO):
