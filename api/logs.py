@@ -137,14 +137,15 @@ class _Held:
 async def read_body(receive: Receive, *, limit: int, seconds: float = requests.READ_SECONDS) -> bytes:
     """Read the body, still encoded. Raises `TooLarge`, `Unavailable`, `ClientDisconnect`."""
     pieces: list[bytes] = []
-    large = LARGE.format(limit)
-    await requests.receive_each(receive, pieces.append, limit=limit, large=large, late=LATE, seconds=seconds)
+    await requests.receive_each(receive, pieces.append, limit=limit, large=LARGE, late=LATE, seconds=seconds)
     return b"".join(pieces)
 
 
 def _encoding(call: Call) -> str:
     """Return the Content-Encoding; empty for none. Raises `UnknownEncoding` before the body is read."""
-    values = call.header(b"content-encoding") or [b""]
+    values = call.header(b"content-encoding")
+    if not values:
+        return ""
     encoding = values[0].strip().lower().decode("latin-1")
     if len(values) > 1 or encoding not in KNOWN:
         raise errors.UnknownEncoding("The Content-Encoding is none of gzip, zstd and identity.", known=errors.ENCODINGS)
@@ -163,7 +164,7 @@ def _refuse_compressed(body: bytes) -> None:
 def _length(call: Call, *, most: int) -> int:
     """Return how many bytes the body may have: as many as it says, else the most. Raises `BadRequest`, `TooLarge`."""
     value = call.named.get(b"content-length")
-    return most if value is None else requests.check_length(value, most=most, large=LARGE.format(most))
+    return most if value is None else requests.check_length(value, most=most, large=LARGE)
 
 
 def _wait(seconds: float) -> None:
