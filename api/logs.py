@@ -14,7 +14,7 @@ from api.routing import Routes, Style
 from reconciler.delivery import contract
 from reconciler.delivery.contract import IntakeRoom, TakenRecords
 from reconciler.delivery.otlp import encodings, models, reading
-from reconciler.delivery.otlp.models import MalformedRequest, OtlpAnswer, RequestTooLarge, UnknownEncoding
+from reconciler.delivery.otlp.models import MalformedRequest, OtlpAnswer, RequestTooLarge
 from reconciler.model.principals import Permission
 
 # The answers of `/v1/logs`: messages of OTLP or, for a failure, a `google.rpc.Status`, in the request's encoding.
@@ -67,13 +67,13 @@ routes = Routes(Style({}, failure_message))
 
 FULL_SECONDS = 1  # after which there may be room for a body again
 LATE = partial(errors.Unavailable, after=FULL_SECONDS, headers=requests.CLOSE)
-KNOWN = frozenset({"", "identity", "gzip", "x-gzip", "zstd"})  # values of Content-Encoding
+KNOWN = frozenset({"", "identity", *encodings.DECODERS})  # values of Content-Encoding
 LARGE = "The body is over {} bytes; send the records in several requests."
 FULL = "Too many log records are being taken in at this moment; try again."
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # how what is compressed begins
 BEGINNINGS = tuple(MAGIC)
 # Of what was read: that it was costs the sender.
-REFUSALS = (MalformedRequest, RequestTooLarge, UnknownEncoding, errors.TooLarge)
+REFUSALS = (MalformedRequest, RequestTooLarge, errors.TooLarge)
 PATH = "/v1/logs"
 LOG_TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
 

@@ -73,10 +73,6 @@ class RequestTooLarge(errors.Refused):
     """The request is over a limit, and would be in parts of it that are under: 413."""
 
 
-class UnknownEncoding(errors.Refused):
-    """The service does not read the request's Content-Encoding: 415."""
-
-
 # Answers to senders of log records, in the encoding of their request.
 
 PROTOBUF: Final = "application/x-protobuf"
