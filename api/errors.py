@@ -194,7 +194,6 @@ TABLE: Mapping[type[Exception], Row] = {
     Damaged: Row(500, ErrorCode.RESOURCE_DAMAGED, sentence="{capital}."),
     Throttled: Row(429, ErrorCode.TOO_MANY_ATTEMPTS),
     models.RequestTooLarge: Row(413, ErrorCode.TOO_LARGE),
-    models.UnknownEncoding: Row(415, ErrorCode.UNSUPPORTED_ENCODING),
     contract.UnknownDestination: Row(404, ErrorCode.DESTINATION_NOT_FOUND),
     contract.QueueFull: Row(503, ErrorCode.QUEUE_FULL),
     contract.NotTaken: Row(503, ErrorCode.UNAVAILABLE, BUSY_SECONDS),
@@ -214,7 +213,6 @@ def problem_of(exception: Exception, *, request: str) -> Problem:
     elif row.log is not None:
         logger.log(row.log, f"The request {request} failed: {exception}", extra={"fields": {"request": request}})
     seconds = exception.seconds if isinstance(exception, (Throttled, contract.QueueFull)) else row.seconds
-    headers = ((b"accept-encoding", ENCODINGS),) if isinstance(exception, models.UnknownEncoding) else ()
     message = str(exception)
     sentence = row.sentence.format(message=message, capital=message[:1].upper() + message[1:], request=request)
-    return Problem(sentence, status=row.status, code=row.code, headers=headers, after=seconds)
+    return Problem(sentence, status=row.status, code=row.code, after=seconds)

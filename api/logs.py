@@ -14,7 +14,7 @@ from api.routing import Routes, Style
 from reconciler.delivery import contract
 from reconciler.delivery.contract import IntakeRoom, TakenRecords
 from reconciler.delivery.otlp import encodings, models, reading
-from reconciler.delivery.otlp.models import MalformedRequest, OtlpAnswer, RequestTooLarge, UnknownEncoding
+from reconciler.delivery.otlp.models import MalformedRequest, OtlpAnswer, RequestTooLarge
 from reconciler.model.principals import Permission
 
 # The answers of `/v1/logs`: messages of OTLP or, for a failure, a `google.rpc.Status`, in the request's encoding.
@@ -67,13 +67,13 @@ routes = Routes(Style({}, failure_message))
 
 FULL_SECONDS = 1  # after which there may be room for a body again
 LATE = partial(errors.Unavailable, after=FULL_SECONDS, headers=requests.CLOSE)
-KNOWN = frozenset({"", "identity", "gzip", "x-gzip", "zstd"})  # values of Content-Encoding
+KNOWN = frozenset({"", "identity", *encodings.DECODERS})  # values of Content-Encoding
 LARGE = "The body is over {} bytes; send the records in several requests."
 FULL = "Too many log records are being taken in at this moment; try again."
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # how what is compressed begins
 BEGINNINGS = tuple(MAGIC)
 # Of what was read: that it was costs the sender.
-REFUSALS = (MalformedRequest, RequestTooLarge, UnknownEncoding, errors.TooLarge)
+REFUSALS = (MalformedRequest, RequestTooLarge, errors.TooLarge)
 PATH = "/v1/logs"
 LOG_TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
 
@@ -137,14 +137,15 @@ class _Held:
 async def read_body(receive: Receive, *, limit: int, seconds: float = requests.READ_SECONDS) -> bytes:
     """Read the body, still encoded. Raises `TooLarge`, `Unavailable`, `ClientDisconnect`."""
     pieces: list[bytes] = []
-    large = LARGE.format(limit)
-    await requests.receive_each(receive, pieces.append, limit=limit, large=large, late=LATE, seconds=seconds)
+    await requests.receive_each(receive, pieces.append, limit=limit, large=LARGE, late=LATE, seconds=seconds)
     return b"".join(pieces)
 
 
 def _encoding(call: Call) -> str:
     """Return the Content-Encoding; empty for none. Raises `UnknownEncoding` before the body is read."""
-    values = call.header(b"content-encoding") or [b""]
+    values = call.header(b"content-encoding")
+    if not values:
+        return ""
     encoding = values[0].strip().lower().decode("latin-1")
     if len(values) > 1 or encoding not in KNOWN:
         raise errors.UnknownEncoding("The Content-Encoding is none of gzip, zstd and identity.", known=errors.ENCODINGS)
@@ -163,7 +164,7 @@ def _refuse_compressed(body: bytes) -> None:
 def _length(call: Call, *, most: int) -> int:
     """Return how many bytes the body may have: as many as it says, else the most. Raises `BadRequest`, `TooLarge`."""
     value = call.named.get(b"content-length")
-    return most if value is None else requests.check_length(value, most=most, large=LARGE.format(most))
+    return most if value is None else requests.check_length(value, most=most, large=LARGE)
 
 
 def _wait(seconds: float) -> None:

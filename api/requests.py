@@ -28,6 +28,7 @@ READ_SECONDS = 60.0  # for the whole body: a client that sends a byte a minute m
 # The rest of a late body would be taken for the next request's beginning, or waited for: the connection ends there.
 CLOSE: tuple[Header, ...] = ((b"connection", b"close"),)
 LATE = partial(errors.BadRequest, code=ErrorCode.BODY_TIMEOUT, headers=CLOSE)
+LARGE = "The body is over {} bytes; send the resources in several requests."
 
 
 async def read(call: Call, *, limit: int | None = None) -> bytes:
@@ -50,7 +51,7 @@ async def pass_on(call: Call, take: Callable[[bytes], None], *, limit: int | Non
     if any(value.strip().lower() not in (b"", b"identity") for value in call.header(b"content-encoding")):
         raise errors.UnknownEncoding("The body is compressed; send it without a Content-Encoding.")
     most = min(call.services.max_body_bytes, limit or call.services.max_body_bytes)
-    large = f"The body is over {most} bytes" + ("; send the resources in several requests." if limit is None else ".")
+    large = LARGE if limit is None else "The body is over {} bytes."
     for value in call.header(b"content-length"):
         check_length(value, most=most, large=large)
     await receive_each(call.receive, take, limit=most, large=large)
@@ -65,7 +66,10 @@ async def receive_each(
     late: Callable[[str], errors.Problem] = LATE,
     seconds: float = READ_SECONDS,
 ) -> None:
-    """Hand over what the client sends. Raises `TooLarge`, `ClientDisconnect`, and what `late` makes of a sentence."""
+    """Hand over what the client sends. `large` is a sentence with a place for the limit.
+
+    Raises `TooLarge`, `ClientDisconnect`, and what `late` makes of a sentence.
+    """
     size, more = 0, True
     try:
         async with asyncio.timeout(seconds):
@@ -77,7 +81,7 @@ async def receive_each(
                 more = message.get("more_body", False)
                 size += len(chunk)
                 if size > limit:
-                    raise errors.TooLarge(large)
+                    raise errors.TooLarge(large.format(limit))
                 take(chunk)
     except TimeoutError:
         raise late(f"The body did not arrive within {seconds:g} seconds.") from None
@@ -91,7 +95,7 @@ def check_length(value: bytes, *, most: int, large: str) -> int:
     digits = digits.lstrip(b"0") or b"0"
     # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.
     if len(digits) > len(str(most)) or int(digits) > most:
-        raise errors.TooLarge(large)
+        raise errors.TooLarge(large.format(most))
     return int(digits)
 
 

@@ -102,7 +102,9 @@ class SendBatch:
         places = self.records or range(self.leases[0].queued.records)
         self.leases[0].parts += 1
         self.records = places[1:]
-        return replace(self, records=places[:1], bodies=deque([self.bodies.popleft()]))
+        return SendBatch(
+            self.leases, self.credit, places[:1], self.attempts, self.spent, bodies=deque([self.bodies.popleft()])
+        )
 
     def part(self, groups: Sequence[Sequence[int]]) -> list["SendBatch"]:
         """Return a send batch for each group of the remaining records of its only queued batch. They replace it."""

@@ -1,7 +1,7 @@
 """Outbound HTTP requests to servers from users' settings; the only module that imports aiohttp.
 
     async with HttpClient(policy=EgressPolicy(listeners=(...), is_local=http_client.machine_has)) as client:
-        answer = await client.send(HttpRequest(target), limits=AnswerLimits())
+        answer = await client.send(checked(HttpRequest(target)), limits=AnswerLimits())
 
 **Egress rules** decide if the service may connect to an address and port. aiohttp calls its `socket_factory` for every
 attempt to connect, with the exact address of the connection, both for names and for literal addresses. So addresses are
@@ -19,9 +19,10 @@ import asyncio
 import errno
 import io
 import logging
+import math
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -129,8 +130,8 @@ class Unanswered(Transient):
         self.cause = cause
 
 
-def check(request: HttpRequest) -> Set[str]:
-    """Return the names of the headers in lower case. Raises Unsendable if a part breaks the rules of webhooks.
+def checked(request: HttpRequest) -> HttpRequest:
+    """Return a request that may be sent, with a `User-Agent`. Raises Unsendable if a part breaks the rules of webhooks.
 
     Values are checked again here, because secrets are resolved only now: a newline in a file could end a header.
     """
@@ -147,7 +148,9 @@ def check(request: HttpRequest) -> Set[str]:
     wrong = webhooks.wrong_headers(request.headers)
     if wrong is not None:
         raise Unsendable(f"a request to {target} {wrong}")
-    return seen
+    if "user-agent" in seen:
+        return request
+    return msgspec.structs.replace(request, headers=(*request.headers, _USER_AGENT))
 
 
 @lru_cache(maxsize=1024)
@@ -335,22 +338,19 @@ class HttpClient:
     async def send(
         self, request: HttpRequest, *, limits: AnswerLimits, tls: ssl.SSLContext | None = None
     ) -> HttpAnswer:
-        """Send a request and return the answer, with any status, even a redirect.
+        """Send a `checked` request and return the answer, with any status, even a redirect.
 
-        `tls` is for https; None trusts the system's authorities. Raises Unsendable and Denied (nothing was sent), and
-        Unanswered (it may have arrived). An answer counts when its head has arrived, even if its body is cut off.
-        Nothing is sent twice.
+        `tls` is for https; None trusts the system's authorities. Raises Denied (nothing was sent), and Unanswered (it
+        may have arrived). An answer counts when its head has arrived, even if its body is cut off. Nothing is sent
+        twice.
         """
-        named = request.headers
-        if "user-agent" not in check(request):
-            named += (_USER_AGENT,)
         target = request.target
         if self._proxy is not None:
             self._judge(target)  # the proxy connects; else the address is judged when a socket is made for it
         attempts: dict[str, str | None] = {}
         token = _attempts.set(attempts)
         try:
-            return await self._exchange(request, named, limits=limits, tls=True if tls is None else tls)
+            return await self._exchange(request, limits=limits, tls=True if tls is None else tls)
         except (aiohttp.ClientError, OSError) as problem:
             rules = list(attempts.values())
             if rules and None not in rules:
@@ -370,25 +370,21 @@ class HttpClient:
             log.warning("nothing is sent to %s, since its address %s", target, rule)
             raise Denied(target, rule)
 
-    async def _exchange(
-        self, request: HttpRequest, headers: Headers, *, limits: AnswerLimits, tls: ssl.SSLContext | bool
-    ) -> HttpAnswer:
-        until = asyncio.get_running_loop().time() + limits.total
-        async with asyncio.timeout_at(until):
-            response = await self._session.request(
-                request.method,
-                _url(request.target),
-                data=request.body if len(request.body) <= _AT_ONCE else io.BytesIO(request.body),
-                headers=headers,
-                allow_redirects=False,
-                proxy=self._proxy,
-                ssl=tls,
-                timeout=_patience(limits.connect),
-                read_bufsize=limits.answer_bytes,
-                middlewares=(_Once(),) if request.method == "PUT" else None,
-            )
+    async def _exchange(self, request: HttpRequest, *, limits: AnswerLimits, tls: ssl.SSLContext | bool) -> HttpAnswer:
+        response = await self._session.request(
+            request.method,
+            _url(request.target),
+            data=request.body if len(request.body) <= _AT_ONCE else io.BytesIO(request.body),
+            headers=request.headers,
+            allow_redirects=False,
+            proxy=self._proxy,
+            ssl=tls,
+            timeout=_patience(limits),
+            read_bufsize=limits.answer_bytes,
+            middlewares=(_Once(),) if request.method == "PUT" else None,
+        )
         try:
-            start = await _start(response.content, size=limits.answer_bytes, until=until)
+            start = await _start(response.content, size=limits.answer_bytes)
         finally:
             if not response.content.at_eof():
                 response.close()  # what is left is not read to keep the connection: it may never end
@@ -483,22 +479,19 @@ def _url(target: HttpTarget) -> URL:
 
 
 @lru_cache(maxsize=256)
-def _patience(connect: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
+def _patience(limits: AnswerLimits) -> aiohttp.ClientTimeout:
+    # Without a threshold it would round long times up to whole seconds.
+    return aiohttp.ClientTimeout(total=limits.total, sock_connect=limits.connect, ceil_threshold=math.inf)
 
 
-async def _start(content: aiohttp.StreamReader, *, size: int, until: float) -> bytes:
-    """Read the first bytes of a body, within the limits of time and size."""
+async def _start(content: aiohttp.StreamReader, *, size: int) -> bytes:
+    """Read the first bytes of a body."""
     if content.at_eof():
         return b""
     start = bytearray()
     try:
-        async with asyncio.timeout_at(until):
-            while len(start) < size:
-                part = await content.read(size - len(start))
-                if not part:
-                    break
-                start += part
+        while len(start) < size and (part := await content.read(size - len(start))):
+            start += part
     except (aiohttp.ClientError, OSError):
         pass  # the head of the answer says what became of the request
     return bytes(start)

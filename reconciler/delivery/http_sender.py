@@ -34,7 +34,15 @@ import msgspec
 
 from reconciler.delivery import retry, tls
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.http_client import AnswerLimits, Headers, HttpAnswer, HttpClient, HttpRequest, HttpTarget
+from reconciler.delivery.http_client import (
+    AnswerLimits,
+    Headers,
+    HttpAnswer,
+    HttpClient,
+    HttpRequest,
+    HttpTarget,
+    checked,
+)
 from reconciler.delivery.otlp import encodings
 from reconciler.delivery.otlp.bodies import body_fragments
 from reconciler.delivery.retry import AnswerVerdict
@@ -181,16 +189,12 @@ def make_request(
     return HttpRequest(to, method, headers + named, body)  # type: ignore[arg-type]
 
 
+@lru_cache(maxsize=1024)
 def endpoint_origin(*, project: str, destination: str, at: int) -> str:
     """Return the beginning of the delivery ids of one queue. `at` is the time of its first batch in Unix milliseconds,
     which distinguishes it from an earlier queue with the same name and numbers.
     """
-    return f"{_quoted(project)}/{_quoted(destination)}/{at:x}"
-
-
-@lru_cache(maxsize=1024)
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
+    return f"{quote(project, safe='')}/{quote(destination, safe='')}/{at:x}"
 
 
 class UnreadablePayload(errors.Refused):
@@ -307,9 +311,10 @@ class Channel:
             answer = await self._outlet.client.send(request, limits=self._limits, tls=prepared.tls)
         except errors.ReconcilerError as problem:
             return retry.judge_failure(problem, endpoint=self._endpoint, name=self._name, note=note)
-        is_kept = keeps_success or not 200 <= answer.status < 300
-        said = await _readable(answer, prepared.masks) if is_kept and answer.body_start else b""
-        answer = msgspec.structs.replace(answer, body_start=said)
+        if answer.body_start:
+            is_kept = keeps_success or not 200 <= answer.status < 300
+            said = await _readable(answer, prepared.masks) if is_kept else b""
+            answer = msgspec.structs.replace(answer, body_start=said)
         return retry.judge_answer(answer, endpoint=self._endpoint, name=self._name, now_ms=self._outlet.clock())
 
     async def _prepared(self) -> _Prepared:
@@ -342,7 +347,7 @@ class Channel:
             resolved.append((name, text))
             secrets += (*found, text)
         masks = SecretMasks(secrets)
-        headers = request_headers(endpoint, tuple(resolved))
+        headers = checked(HttpRequest(self._target, headers=request_headers(endpoint, tuple(resolved)))).headers
         if self._is_ordinary:
             return _Prepared(headers, None, "", masks)
         files = tls.read_tls_file(endpoint, sources=sources, project=project, authorities=self._outlet.authorities)

@@ -18,8 +18,8 @@ from reconciler.delivery import lanes
 from reconciler.delivery.contract import NotTaken, QueueFull
 from reconciler.delivery.exporter import Undelivered
 from reconciler.delivery.lanes import Lane
-from reconciler.delivery.otlp.models import Logs, RecordGroup, RecordShare, RequestTooLarge
-from reconciler.delivery.queue.contract import Obituary, Queue, QueueFault, Reason, Shortage
+from reconciler.delivery.otlp.models import Logs, RecordShare, RequestTooLarge
+from reconciler.delivery.queue.contract import Obituary, Queue, Reason, Shortage
 from reconciler.model.routes import Routes
 
 Match = Callable[[Mapping[str, str]], tuple[str, ...]]
@@ -35,23 +35,15 @@ class RequestSplit(NamedTuple):
 
 def split_request(logs: Logs, match: Match) -> RequestSplit:
     """Divide a request among destinations."""
-    chosen: dict[str, list[RecordGroup]] = {}
+    shares: dict[str, RecordShare] = {}
     unrouted = 0
     for group in logs.groups:
         names = match(group.attributes)
         if not names:
             unrouted += group.records
         for name in names:
-            chosen.setdefault(name, []).append(group)
-    return RequestSplit({name: _share(groups) for name, groups in chosen.items()}, unrouted)
-
-
-def _share(groups: Sequence[RecordGroup]) -> RecordShare:
-    return RecordShare(
-        tuple(group.data for group in groups),
-        sum(group.records for group in groups),
-        sum(len(group.data) for group in groups),
-    )
+            shares.setdefault(name, RecordShare()).add(group)
+    return RequestSplit(shares, unrouted)
 
 
 MOST_ANSWERS = 4096  # that are remembered; the oldest one makes room
@@ -145,7 +137,6 @@ class Intake:
             if written is None:
                 lane.counts.dropped += share.records
             else:
-                _when_done(written, partial(_count_taken, lane, share.records))
                 appends.append((lane, share, written))
         return appends
 
@@ -171,23 +162,18 @@ class Intake:
         If a lane that drops records cannot write its share, the share is dropped, as in a full queue: otherwise the
         sender would repeat the request for all lanes. A late share is counted as dropped only when the disk answers.
         """
-        fault: NotTaken | None = None
-        until = asyncio.get_running_loop().time() + self._hung_seconds
+        if not appends:
+            return
         for lane, share, written in appends:
-            try:
-                async with asyncio.timeout_at(until):
-                    await asyncio.shield(written)
-                continue
-            except QueueFault as problem:
-                refusal = NotTaken(f"{problem.message} {KEEP}")
-            except TimeoutError:
-                refusal = NotTaken(f"The disk of the queues does not answer. {KEEP}")
+            written.add_done_callback(partial(_count, lane, share.records))
+        await asyncio.wait([written for _, _, written in appends], timeout=self._hung_seconds)
+        for lane, _, written in appends:
             if lane.drops:
-                _when_done(written, partial(_drop, lane, share.records))
-            else:
-                fault = refusal
-        if fault is not None:
-            raise fault
+                continue
+            if not written.done():
+                raise NotTaken(f"The disk of the queues does not answer. {KEEP}")
+            if (problem := written.exception()) is not None:
+                raise NotTaken(f"{problem} {KEEP}")
 
     def patience(self) -> float:
         """Return the seconds to wait before another attempt, spread so that not all senders try at once."""
@@ -212,20 +198,9 @@ async def _send(inline: Sequence[Wanted]) -> None:
         raise NotTaken(failed)
 
 
-def _when_done(written: asyncio.Future[None], call: Callable[[asyncio.Future[None]], None]) -> None:
-    """Call a function with a future when it is done, or at once if it is."""
-    if written.done():
-        call(written)
-    else:
-        written.add_done_callback(call)
-
-
-def _count_taken(lane: Lane, records: int, written: asyncio.Future[None]) -> None:
+def _count(lane: Lane, records: int, written: asyncio.Future[None]) -> None:
+    """Count records when the disk took or refused them."""
     if written.exception() is None:
         lane.counts.taken += records
-
-
-def _drop(lane: Lane, records: int, written: asyncio.Future[None]) -> None:
-    """Count records as dropped if the disk refused them."""
-    if written.exception() is not None:
+    elif lane.drops:
         lane.counts.dropped += records

@@ -12,7 +12,7 @@ def ulid(*, milliseconds: int, randomness: bytes) -> str:
     """Return a ULID of 26 characters from a Unix time in milliseconds and 10 random bytes."""
     if not 0 <= milliseconds < 1 << 8 * _TIME_BYTES or len(randomness) != RANDOM_BYTES:
         raise ValueError("a ULID takes 48 bits of time and 10 bytes of randomness")
-    return str(ULID.from_bytes(milliseconds.to_bytes(_TIME_BYTES, "big") + randomness))
+    return str(ULID(milliseconds.to_bytes(_TIME_BYTES, "big") + randomness))
 
 
 def following(seed: bytes, number: int, *, milliseconds: int) -> str:

@@ -26,6 +26,7 @@ from reconciler.delivery.http_client import (
     HttpRequest,
     HttpTarget,
     Unanswered,
+    checked,
 )
 from reconciler.git import hooks
 from reconciler.git.remotes.credentials import UnusableFile
@@ -211,7 +212,7 @@ class AlertSender:
         files = self._files.setdefault(to.name, BoundedIO(f"the files of the alert target {to.name}"))
         url, secret = await files.answer(partial(_read, to))
         named = alert_headers(body, identifier=identifier, seconds=seconds, secret=secret)
-        return HttpRequest(_target(url, to), "POST", named, body)
+        return checked(HttpRequest(_target(url, to), "POST", named, body))
 
 
 def judged(answer: HttpAnswer, *, now_ms: int) -> AlertOutcome:

@@ -31,6 +31,7 @@ from reconciler.delivery.http_client import (
     Listener,
     Unanswered,
     Unsendable,
+    checked,
 )
 from reconciler.model import webhooks
 from tests import needs
@@ -57,7 +58,7 @@ async def send(
     request: HttpRequest, policy: EgressPolicy = OPEN, limits: AnswerLimits = LIMITS, **more: object
 ) -> HttpAnswer:
     async with HttpClient(policy=policy, **more) as client:  # type: ignore[arg-type]
-        return await client.send(request, limits=limits)
+        return await client.send(checked(request), limits=limits)
 
 
 # What is sent
@@ -97,9 +98,8 @@ async def test_the_head_is_the_same_whether_a_body_goes_with_it_or_behind_it(siz
     body = b"x" * size
     async with listening() as server, HttpClient(policy=OPEN) as client:
         for headers in ((), (("Content-Type", "text/plain"),)):
-            answer = await client.send(
-                HttpRequest(target(server, path="/é?q=+&r"), "POST", headers, body), limits=LIMITS
-            )
+            request = checked(HttpRequest(target(server, path="/é?q=+&r"), "POST", headers, body))
+            answer = await client.send(request, limits=LIMITS)
             assert answer == HttpAnswer(200, "OK", (("Content-Length", "2"),), b"ok")
 
     assert server.bodies == [body, body]

@@ -122,7 +122,7 @@ async def test_a_request_that_would_never_fit_is_refused_for_good_and_any_other_
     tmp_path: Path,
 ) -> None:
     small = webhook("small", buffering=Buffering(storage=Storage(directory="here", max_bytes=1000)))
-    most, over = (Logs((RecordGroup(bytes(size), 1, {}),), 1, size) for size in (1000 - OVERHEAD, 1001 - OVERHEAD))
+    most, over = (Logs((RecordGroup(bytes(size), 1, {}),), 1) for size in (1000 - OVERHEAD, 1001 - OVERHEAD))
     async with managing(tmp_path) as manager:
         await manager.change(routes(small))
         with pytest.raises(RequestTooLarge, match="raise its `max_bytes`"):

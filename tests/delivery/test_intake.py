@@ -21,7 +21,7 @@ AT = 1_700_000_000_000
 
 
 def share(text: bytes, *, records: int = 1) -> RecordShare:
-    return RecordShare((text,), records, len(text))
+    return RecordShare([text], records, len(text))
 
 
 class SlowQueue(MemoryQueue):

@@ -46,7 +46,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-LOGS = Logs((RecordGroup(b"\n\x00", 3, {"team": "edge"}),), 3, 2)
+LOGS = Logs((RecordGroup(b"\n\x00", 3, {"team": "edge"}),), 3)
 NEVER = Schedule(cron="0 0 29 2 *", window=1)
 PROJECT = "acme"
 ON_DISK, IN_MEMORY = Buffering(), Buffering(storage=None)

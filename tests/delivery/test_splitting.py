@@ -12,7 +12,7 @@ NAMES = ("a", "b", "c")
 
 
 def logs(*groups: RecordGroup) -> Logs:
-    return Logs(groups, sum(one.records for one in groups), sum(len(one.data) for one in groups))
+    return Logs(groups, sum(one.records for one in groups))
 
 
 def by_attribute(attributes: Mapping[str, str]) -> tuple[str, ...]:

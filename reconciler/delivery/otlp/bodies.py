@@ -35,8 +35,8 @@ from reconciler.delivery.otlp.models import MalformedRequest
 MOST_ATTRIBUTES: Final = 1_000  # of one resource that are read
 
 
-def read_attributes(resource: bytes) -> Mapping[str, str]:
-    """Return the attributes of a sound Resource that are scalars, as text.
+def read_attributes(resource: Resource) -> Mapping[str, str]:
+    """Return the attributes of a Resource that are scalars, as text.
 
     Strings are as they are; the others are true and false, decimal integers, fractions as in JSON (`0.5`, `1.0`,
     `1e300`), `NaN`, `Infinity`, `-Infinity`.
@@ -45,11 +45,11 @@ def read_attributes(resource: bytes) -> Mapping[str, str]:
     """
     found: dict[str, str] = {}
     seen: set[str] = set()
-    for attribute in islice(Resource.FromString(resource).attributes, MOST_ATTRIBUTES):
-        text = _attribute_text(attribute.value)
-        if attribute.key not in seen and text is not None:
-            found[attribute.key] = text
-        seen.add(attribute.key)
+    for attribute in islice(resource.attributes, MOST_ATTRIBUTES):
+        key, text = attribute.key, _attribute_text(attribute.value)
+        if key not in seen and text is not None:
+            found[key] = text
+        seen.add(key)
     return found
 
 

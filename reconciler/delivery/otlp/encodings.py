@@ -1,7 +1,6 @@
 """Content-Encodings: request bodies decoded within a limit, and the readable beginning of an answer.
 
-Requests come as identity, gzip or zstd; answers of endpoints as gzip or deflate. The only module that
-imports zstandard.
+Requests come as gzip or zstd; answers of endpoints as gzip or deflate. The only module that imports zstandard.
 
 Refused are a stream that ends early, bytes after its end, more than `MOST_MEMBERS` gzip members (each costs a call and
 a copy), and a zstd window beyond what RFC 9659 allows over HTTP.
@@ -14,7 +13,7 @@ from typing import Final, TypeAlias
 
 import zstandard
 
-from reconciler.delivery.otlp.models import MalformedRequest, RequestTooLarge, UnknownEncoding
+from reconciler.delivery.otlp.models import MalformedRequest, RequestTooLarge
 
 MOST_MEMBERS: Final = 64
 MOST_WINDOW: Final = 8 << 20  # bytes; RFC 9659 section 3
@@ -38,16 +37,11 @@ _Decode: TypeAlias = Callable[[bytes, int], bytes]
 
 
 async def decode_body(body: bytes, encoding: str, *, most: int) -> bytes:
-    """Return the body without its encoding (the header's value, "" for none), at most `most` bytes.
+    """Return the body without its encoding, one of `DECODERS`, at most `most` bytes.
 
-    Long ones are decoded on a thread, in calls that release the interpreter. Raises MalformedRequest, RequestTooLarge,
-    UnknownEncoding.
+    Long ones are decoded on a thread, in calls that release the interpreter. Raises MalformedRequest, RequestTooLarge.
     """
-    decode = _DECODERS.get(encoding.strip().lower())
-    if decode is None:
-        raise UnknownEncoding("The Content-Encoding of the request is not supported; use gzip, zstd or none.")
-    if decode is _identity:
-        return decode(body, most)
+    decode = DECODERS[encoding]
     if len(body) <= INLINE:
         try:
             return decode(body, min(INLINE_DECODED, most))
@@ -75,12 +69,6 @@ def beginning(body: bytes, encodings: str, *, most: int) -> bytes | None:
         if stream.eof or len(data) >= most:
             break
     return data
-
-
-def _identity(body: bytes, most: int) -> bytes:
-    if len(body) > most:
-        raise _too_large(most)
-    return body
 
 
 def _gunzip(body: bytes, most: int) -> bytes:
@@ -132,9 +120,7 @@ def _too_large(most: int) -> RequestTooLarge:
     return RequestTooLarge(f"The request is over {limit} when decoded; send fewer records at a time.")
 
 
-_DECODERS: Final[dict[str, _Decode]] = {
-    "": _identity,
-    "identity": _identity,
+DECODERS: Final[dict[str, _Decode]] = {
     "gzip": _gunzip,
     "x-gzip": _gunzip,  # the same, by RFC 9110 section 8.4.1.3
     "zstd": _unzstd,

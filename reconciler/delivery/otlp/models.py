@@ -1,7 +1,8 @@
 """Export requests of log records, limits and refusals of them, and answers to senders."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -43,19 +44,25 @@ class RecordGroup(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """One sound export request. `size` is the bytes of all groups."""
+    """One sound export request."""
 
-    groups: tuple[RecordGroup, ...]
+    groups: Sequence[RecordGroup]
     records: int
-    size: int
 
 
-class RecordShare(NamedTuple):
+@dataclass(slots=True)
+class RecordShare:
     """The part of a request for one destination: pieces which one after another are a request again."""
 
-    pieces: tuple[bytes | memoryview, ...]
-    records: int
-    size: int
+    pieces: list[bytes] = field(default_factory=list)
+    records: int = 0
+    size: int = 0
+
+    def add(self, group: RecordGroup) -> None:
+        """Add the records of another resource."""
+        self.pieces.append(group.data)
+        self.records += group.records
+        self.size += len(group.data)
 
 
 class MalformedRequest(errors.Refused):
@@ -64,10 +71,6 @@ class MalformedRequest(errors.Refused):
 
 class RequestTooLarge(errors.Refused):
     """The request is over a limit, and would be in parts of it that are under: 413."""
-
-
-class UnknownEncoding(errors.Refused):
-    """The service does not read the request's Content-Encoding: 415."""
 
 
 # Answers to senders of log records, in the encoding of their request.

@@ -1,8 +1,8 @@
 """Decoded request bodies made into `Logs`: counted, checked, cut at their resources.
 
-The queue keeps the bytes that came. A request is counted on skeletons first, level by level, so that a hostile one is
-refused before much of it is built. Then protobuf's parser checks all of it: any receiver must be able to read what is
-queued.
+The queue keeps the bytes that came. Protobuf's parser checks all of them: any receiver must be able to read what is
+queued. A large resource is counted on skeletons first, level by level, so that a hostile one is refused before much of
+it is built.
 
 OTLP/JSON is made into the same request in protobuf by protobuf's own JSON. OTLP differs from that in two ways: ids are
 hexadecimal instead of base64, and a receiver ignores members that it does not know. Text is decoded in two steps, the
@@ -18,12 +18,11 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, EncodeError, Message
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -211,48 +210,70 @@ def _read(body: bytes, *, json: bool, limits: RequestLimits, is_given_up: Callab
 
 
 def _cut(request: bytes, limits: RequestLimits) -> Logs:
-    whole = skeletons.Request.FromString(request)
-    is_large = len(request) > INLINE
+    parts = skeletons.Request.FromString(request).groups
     groups: list[RecordGroup] = []
-    containers, records = len(whole.groups), 0
+    containers, records = len(parts), 0
     if containers > limits.containers:
         raise too_many_containers(limits)
-    for data in whole.groups:
-        group = skeletons.ResourceLogs.FromString(data)
-        containers += len(group.scopes)
+    for part in parts:
+        group = _read_small(part) if len(part) < skeletons.LARGE else _read_large(part, limits)
+        containers += group.scopes
         if containers > limits.containers:
             raise too_many_containers(limits)
-        resource = b"".join(group.resource)  # to protobuf the same as merging them
-        skeletons.check_size(resource, "Resource")
-        before = records
-        for scope in group.scopes:
-            records += _count_records(scope, is_large=is_large)
-            if records > limits.records:
-                raise too_many_records(limits)
-        if is_large:
-            _check_frame(group, ResourceLogs, "scopes")
-        if records > before:
-            piece = request if len(whole.groups) == 1 else skeletons.Request(groups=[data]).SerializeToString()
-            groups.append(RecordGroup(piece, records - before, bodies.read_attributes(resource)))
-    if not is_large:
-        ExportLogsServiceRequest.FromString(request)
-    return Logs(tuple(groups), records, sum(len(group.data) for group in groups))
+        records += group.records
+        if records > limits.records:
+            raise too_many_records(limits)
+        if group.records:
+            piece = request if len(parts) == 1 else skeletons.Request(groups=[part]).SerializeToString()
+            groups.append(RecordGroup(piece, group.records, bodies.read_attributes(group.resource)))
+    return Logs(groups, records)
 
 
-def _count_records(data: bytes, *, is_large: bool) -> int:
-    """Count the records of a scope. In a large request each of them is checked by itself, to build little at a time."""
-    scope = skeletons.ScopeLogs.FromString(data)
-    count = len(scope.records)
-    if len(data) >= skeletons.LARGE:
-        for part in scope.scope:
-            skeletons.check_size(part, "Scope")
-        for record in scope.records:
-            skeletons.check_size(record, "LogRecord")
-    if is_large:
-        for record in scope.records:
-            LogRecord.FromString(record)
-        _check_frame(scope, ScopeLogs, "records")
-    return count
+class _ReadGroup(NamedTuple):
+    """A sound ResourceLogs."""
+
+    resource: Resource
+    scopes: int
+    records: int
+
+
+def _read_small(data: bytes) -> _ReadGroup:
+    """Read a ResourceLogs that is too small to be over a limit."""
+    group = ResourceLogs.FromString(data)
+    scopes = group.scope_logs
+    return _ReadGroup(group.resource, len(scopes), sum([len(scope.log_records) for scope in scopes]))
+
+
+def _read_large(data: bytes, limits: RequestLimits) -> _ReadGroup:
+    """Read a ResourceLogs level by level. In a very large one each record is checked by itself, to build little at a
+    time.
+    """
+    group = skeletons.ResourceLogs.FromString(data)
+    if len(group.scopes) > limits.containers:
+        raise too_many_containers(limits)
+    resource = b"".join(group.resource)  # to protobuf the same as merging them
+    skeletons.check_size(resource, "Resource")
+    is_very_large = len(data) > INLINE
+    records = 0
+    for part in group.scopes:
+        scope = skeletons.ScopeLogs.FromString(part)
+        records += len(scope.records)
+        if records > limits.records:
+            raise too_many_records(limits)
+        if len(part) >= skeletons.LARGE:
+            for inside in scope.scope:
+                skeletons.check_size(inside, "Scope")
+            for record in scope.records:
+                skeletons.check_size(record, "LogRecord")
+        if is_very_large:
+            for record in scope.records:
+                LogRecord.FromString(record)
+            _check_frame(scope, ScopeLogs, "records")
+    if is_very_large:
+        _check_frame(group, ResourceLogs, "scopes")
+    else:
+        ResourceLogs.FromString(data)
+    return _ReadGroup(Resource.FromString(resource), len(group.scopes), records)
 
 
 def _check_frame(skeleton: Any, message: type[ResourceLogs] | type[ScopeLogs], inside: str) -> None:

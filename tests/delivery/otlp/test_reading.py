@@ -35,13 +35,13 @@ async def test_groups_in_any_number_and_order_are_a_request(message: ExportLogsS
     counts = [sum(len(scope.log_records) for scope in one.scope_logs) for one in full]
     assert [one.records for one in logs.groups] == counts
     assert list(parsed(b"".join(one.data for one in reversed(logs.groups))).resource_logs) == full[::-1]
-    assert (logs.records, logs.size) == (len(records(message)), sum(len(one.data) for one in logs.groups))
+    assert logs.records == len(records(message))
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("body", [b"", request(), request(ResourceLogs()), request(group(), group(name="value"))])
 async def test_a_request_without_records_is_sound_and_has_no_groups(body: bytes) -> None:
-    assert await reading.read(body, json=False) == Logs((), 0, 0)
+    assert await reading.read(body, json=False) == Logs([], 0)
 
 
 @pytest.mark.anyio

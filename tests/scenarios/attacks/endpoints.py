@@ -73,7 +73,7 @@ async def send(request: HttpRequest, *, policy: EgressPolicy, led: Sequence[Sequ
     """Return what one request comes to; `led` is what names lead to, one time after the other."""
     async with HttpClient(policy=policy, resolve=answers(*led) if led else None) as client:
         try:
-            answer = await client.send(request, limits=LIMITS)
+            answer = await client.send(http_client.checked(request), limits=LIMITS)
         except (Denied, Unsendable, Unanswered) as problem:
             return str(problem)
         return f"{answer.status}"
@@ -92,7 +92,7 @@ async def rebound(server: Server) -> str:
     """Two requests of one client to a name that leads to the server, and then to the metadata service."""
     request = HttpRequest(HttpTarget("http", "hook.example", server.port), headers=(("Connection", "close"),))
     async with HttpClient(policy=EgressPolicy(), resolve=answers(["127.0.0.1"], [METADATA])) as client:
-        first = await client.send(HttpRequest(request.target), limits=LIMITS)
+        first = await client.send(http_client.checked(HttpRequest(request.target)), limits=LIMITS)
     return f"{first.status}, then {await send(HttpRequest(request.target), policy=EgressPolicy(), led=([METADATA],))}"
 
 
