@@ -52,25 +52,18 @@ def worktree_tree(repository: MemoryRepository, place: Path, root: Path) -> str:
         with snapshots.configuration_of_the_person():
             worktree = pygit2.Repository(str(place), RepositoryOpenFlag.NO_SEARCH)
             try:
-                return _tree(repository, worktree, root)
+                index = worktree.index
+                if index.conflicts is not None:
+                    names = ", ".join([*merging.conflicts(index)][: merging.MAX_SHOWN])
+                    told = f"a merge in the worktree is not resolved: {names}; resolve it, and `git add` the files"
+                    raise Refused(told)
+                changed = [(one.status, one.new_file) for one in index.diff_to_workdir(_COMPARED).deltas]
+                _Taking(repository, root, index).take(changed)
+                return str(index.write_tree(repository.git))
             finally:
                 worktree.free()
     except (pygit2.GitError, KeyError, ValueError, OSError) as error:
         raise Refused(f"the worktree {root} cannot be read ({error}); see what `git status` says") from error
-
-
-def _tree(repository: MemoryRepository, worktree: pygit2.Repository, root: Path) -> str:
-    index = worktree.index
-    _check_resolved(index)
-    changed = [(one.status, one.new_file) for one in index.diff_to_workdir(_COMPARED).deltas]
-    _Taking(repository, root, index).take(changed)
-    return str(index.write_tree(repository.git))
-
-
-def _check_resolved(index: pygit2.Index) -> None:
-    if index.conflicts is not None:
-        names = ", ".join([*merging.conflicts(index)][: merging.MAX_SHOWN])
-        raise Refused(f"a merge in the worktree is not resolved: {names}; resolve it, and `git add` the files")
 
 
 class _Taking:
@@ -193,7 +186,7 @@ class Checkout:
                 raise Refused(f"there is no Git repository at {folder} or above it; run it in one")
             workdir = pygit2.Repository(place).workdir
             repository = MemoryRepository(Path(place), damaged=DAMAGED, deepen=DEEPEN)
-        if _is_partial(repository.git):
+        if any(entry.name.endswith(".promisor") for entry in repository.git.config):
             repository.damaged = PARTIAL
         return cls(repository, None if workdir is None else Path(workdir))
 
@@ -287,10 +280,6 @@ class Checkout:
         if self._git.is_shallow:
             return f"there is no commit {shown} in this shallow clone; fetch it, or {DEEPEN}"
         return f"there is no commit {shown}; name a branch, a tag or a commit that is here, or fetch it first"
-
-
-def _is_partial(repository: pygit2.Repository) -> bool:
-    return any(entry.name.endswith(".promisor") for entry in repository.config)
 
 
 @contextlib.contextmanager

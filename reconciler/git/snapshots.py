@@ -205,10 +205,8 @@ class Snapshot:
 
     def size(self, blob: str) -> int:
         """Return the size of a file in bytes, without reading it."""
-        known = self._sizes.get(blob)
-        return self._size(blob) if known is None else known
-
-    def _size(self, blob: str) -> int:
+        if blob in self._sizes:
+            return self._sizes[blob]
         with damage(self._told):
             kind, size = self._objects.read_header(blob)
         if kind != ObjectType.BLOB:
