@@ -180,12 +180,16 @@ class Checkout:
     def open(cls, folder: Path) -> "Checkout":
         """Open the repository of a folder, or of a folder above it. Raises Refused."""
         snapshots.ignore_configuration_of_others()
-        with _of_anybody(), _understood(folder):
-            place = pygit2.discover_repository(str(folder))
-            if place is None:
-                raise Refused(f"there is no Git repository at {folder} or above it; run it in one")
-            workdir = pygit2.Repository(place).workdir
-            repository = MemoryRepository(Path(place), damaged=DAMAGED, deepen=DEEPEN)
+        try:
+            with _of_anybody():
+                place = pygit2.discover_repository(str(folder))
+                if place is None:
+                    raise Refused(f"there is no Git repository at {folder} or above it; run it in one")
+                workdir = pygit2.Repository(place).workdir
+                repository = MemoryRepository(Path(place), damaged=DAMAGED, deepen=DEEPEN)
+        except (pygit2.GitError, KeyError, ValueError, OSError) as error:
+            told = f"the Git repository at {folder} cannot be opened ({error}); see what `git fsck` says"
+            raise Refused(told) from error
         if any(entry.name.endswith(".promisor") for entry in repository.git.config):
             repository.damaged = PARTIAL
         return cls(repository, None if workdir is None else Path(workdir))
@@ -291,13 +295,3 @@ def _of_anybody() -> Iterator[None]:
         yield
     finally:
         pygit2.settings.owner_validation = before
-
-
-@contextlib.contextmanager
-def _understood(folder: Path) -> Iterator[None]:
-    """Explain why a repository cannot be opened."""
-    try:
-        yield
-    except (pygit2.GitError, KeyError, ValueError, OSError) as error:
-        told = f"the Git repository at {folder} cannot be opened ({error}); see what `git fsck` says"
-        raise Refused(told) from error

@@ -1,7 +1,7 @@
 """One remote, shared by all repositories that follow it with the same credentials."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -165,7 +165,10 @@ class Remote:
             began = self.clock()
             try:
                 with self._tally.counting(RemoteCall.LOOK):
-                    found = await self._found(asked, insists=insists)
+                    mirror = await self.ready()
+                    await self.inspect()
+                    with self.rest.asking(insists=insists):
+                        found = await mirror.poll(self.source(), asked)
                 for result in found.values():
                     if isinstance(result, Exception):
                         self._tally.failed(RemoteCall.LOOK, result)
@@ -177,12 +180,6 @@ class Remote:
         if began >= self.polled.began:
             self.polled = answer
         return answer
-
-    async def _found(self, asked: Collection[Followed], *, insists: bool) -> Mapping[Followed, RefHead | Exception]:
-        mirror = await self.ready()
-        await self.inspect()
-        with self.rest.asking(insists=insists):
-            return await mirror.poll(self.source(), asked)
 
     async def fetch(self, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
         """Fetch a head with its whole history into the mirror; return the fetched head, maybe a newer one.
