@@ -52,25 +52,18 @@ def worktree_tree(repository: MemoryRepository, place: Path, root: Path) -> str:
         with snapshots.configuration_of_the_person():
             worktree = pygit2.Repository(str(place), RepositoryOpenFlag.NO_SEARCH)
             try:
-                return _tree(repository, worktree, root)
+                index = worktree.index
+                if index.conflicts is not None:
+                    names = ", ".join([*merging.conflicts(index)][: merging.MAX_SHOWN])
+                    told = f"a merge in the worktree is not resolved: {names}; resolve it, and `git add` the files"
+                    raise Refused(told)
+                changed = [(one.status, one.new_file) for one in index.diff_to_workdir(_COMPARED).deltas]
+                _Taking(repository, root, index).take(changed)
+                return str(index.write_tree(repository.git))
             finally:
                 worktree.free()
     except (pygit2.GitError, KeyError, ValueError, OSError) as error:
         raise Refused(f"the worktree {root} cannot be read ({error}); see what `git status` says") from error
-
-
-def _tree(repository: MemoryRepository, worktree: pygit2.Repository, root: Path) -> str:
-    index = worktree.index
-    _check_resolved(index)
-    changed = [(one.status, one.new_file) for one in index.diff_to_workdir(_COMPARED).deltas]
-    _Taking(repository, root, index).take(changed)
-    return str(index.write_tree(repository.git))
-
-
-def _check_resolved(index: pygit2.Index) -> None:
-    if index.conflicts is not None:
-        names = ", ".join([*merging.conflicts(index)][: merging.MAX_SHOWN])
-        raise Refused(f"a merge in the worktree is not resolved: {names}; resolve it, and `git add` the files")
 
 
 class _Taking:
@@ -187,13 +180,17 @@ class Checkout:
     def open(cls, folder: Path) -> "Checkout":
         """Open the repository of a folder, or of a folder above it. Raises Refused."""
         snapshots.ignore_configuration_of_others()
-        with _of_anybody(), _understood(folder):
-            place = pygit2.discover_repository(str(folder))
-            if place is None:
-                raise Refused(f"there is no Git repository at {folder} or above it; run it in one")
-            workdir = pygit2.Repository(place).workdir
-            repository = MemoryRepository(Path(place), damaged=DAMAGED, deepen=DEEPEN)
-        if _is_partial(repository.git):
+        try:
+            with _of_anybody():
+                place = pygit2.discover_repository(str(folder))
+                if place is None:
+                    raise Refused(f"there is no Git repository at {folder} or above it; run it in one")
+                workdir = pygit2.Repository(place).workdir
+                repository = MemoryRepository(Path(place), damaged=DAMAGED, deepen=DEEPEN)
+        except (pygit2.GitError, KeyError, ValueError, OSError) as error:
+            told = f"the Git repository at {folder} cannot be opened ({error}); see what `git fsck` says"
+            raise Refused(told) from error
+        if any(entry.name.endswith(".promisor") for entry in repository.git.config):
             repository.damaged = PARTIAL
         return cls(repository, None if workdir is None else Path(workdir))
 
@@ -289,10 +286,6 @@ class Checkout:
         return f"there is no commit {shown}; name a branch, a tag or a commit that is here, or fetch it first"
 
 
-def _is_partial(repository: pygit2.Repository) -> bool:
-    return any(entry.name.endswith(".promisor") for entry in repository.config)
-
-
 @contextlib.contextmanager
 def _of_anybody() -> Iterator[None]:
     """Allow repositories of other owners inside this context. It is a setting of the whole process: keep it short."""
@@ -302,13 +295,3 @@ def _of_anybody() -> Iterator[None]:
         yield
     finally:
         pygit2.settings.owner_validation = before
-
-
-@contextlib.contextmanager
-def _understood(folder: Path) -> Iterator[None]:
-    """Explain why a repository cannot be opened."""
-    try:
-        yield
-    except (pygit2.GitError, KeyError, ValueError, OSError) as error:
-        told = f"the Git repository at {folder} cannot be opened ({error}); see what `git fsck` says"
-        raise Refused(told) from error

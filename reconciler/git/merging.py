@@ -2,7 +2,6 @@
 
 import itertools
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -122,19 +121,16 @@ def _measure(snapshot: Snapshot, tree: str, seen: dict[str, tuple[int, int]], ab
     else:
         raws = snapshot.raw(tree)
         trees.check_size(len(raws), above)
-        _check_names([name for _, name, _ in raws])
+        names = [name for _, name, _ in raws]
+        # A merge would take these for others: a stored name may hold a slash, and occur twice.
+        if len(set(names)) < len(names) or b"/" in b"".join(names):
+            raise not_allowed()
         below = [_measure(snapshot, raw[2].hex(), seen, above + 1) for raw in raws if _kind(raw) == trees.FOLDER]
         entries = len(raws) + sum(entries for entries, _ in below)
         depth = 1 + max((depth for _, depth in below), default=0)
         seen[tree] = entries, depth
     trees.check_size(entries, above + depth - 1)
     return entries, depth
-
-
-def _check_names(names: list[bytes]) -> None:
-    """Refuse names that a merge would take for others: a stored name may hold a slash, and occur twice."""
-    if len(set(names)) < len(names) or b"/" in b"".join(names):
-        raise not_allowed()
 
 
 def not_allowed() -> GitFault:
@@ -168,12 +164,10 @@ def _lines(snapshot: Snapshot, blob: str) -> int:
 def _may_be_renamed(snapshot: Snapshot, files: Files) -> bool:
     came = [new for old, new in files.values() if not old]
     went = [old for old, new in files.values() if not new]
-    return not came or not went or not _are_large(snapshot, (*came, *went))
-
-
-def _are_large(snapshot: Snapshot, blobs: Iterable[str]) -> bool:
-    sizes = [snapshot.size(blob) for blob in blobs]
-    return max(sizes) > MAX_RENAMED_BYTES or sum(sizes) > MAX_RENAMED_BYTES_IN_ALL
+    if not came or not went:
+        return True
+    sizes = [snapshot.size(blob) for blob in (*came, *went)]
+    return max(sizes) <= MAX_RENAMED_BYTES and sum(sizes) <= MAX_RENAMED_BYTES_IN_ALL
 
 
 # A repository opened so that something can be made in it, a merge for instance, and nothing reaches a disk.

@@ -65,6 +65,14 @@ def check_name(name: str) -> None:
         raise Refused(f"{shown_name(name)} {why}") from None
 
 
+def _is_name(name: str) -> bool:
+    try:
+        check_name(name)
+    except Refused:
+        return False
+    return True
+
+
 def shown_name(text: str) -> str:
     """Text from settings, fit to stand in a message."""
     return repr(text[:SHOWN_CHARACTERS])
@@ -158,11 +166,7 @@ def parse_listing(listing: bytes) -> Listing:
 
 def _named(target: str) -> str:
     """The branch's ref that the remote's HEAD names, or HEAD itself when it is none that may be given to git."""
-    try:
-        check_name(target)
-    except Refused:
-        return "HEAD"
-    return target if target.startswith(BRANCHES) else "HEAD"
+    return target if target.startswith(BRANCHES) and _is_name(target) else "HEAD"
 
 
 # What may be proposed: the names that a caller may give, and which of them a commit is the tip of. Pure.
@@ -231,12 +235,4 @@ def proposal_tip(listing: bytes, commit: str) -> str | None:
     """
     lines = re.findall(rb"^%b\t([^\n]+)$" % commit.encode(), listing, re.MULTILINE)
     names = {line.decode("utf-8", "surrogateescape").removesuffix(PEELED) for line in lines}
-    return min(filter(_is_proposable, names), default=None)
-
-
-def _is_proposable(name: str) -> bool:
-    try:
-        check_name(name)
-    except Refused:
-        return False
-    return is_allowed_proposal(name)
+    return min((name for name in names if _is_name(name) and is_allowed_proposal(name)), default=None)

@@ -201,10 +201,8 @@ class Snapshot:
 
     def size(self, blob: str) -> int:
         """Return the size of a file in bytes, without reading it."""
-        known = self._sizes.get(blob)
-        return self._size(blob) if known is None else known
-
-    def _size(self, blob: str) -> int:
+        if blob in self._sizes:
+            return self._sizes[blob]
         with damage(self._told):
             kind, size = self._objects.read_header(blob)
         if kind != ObjectType.BLOB:
@@ -248,7 +246,12 @@ class Snapshot:
 
         objects = history.Objects(self._stored_commit, changes)
         found = history.last_changes(str(self._commit.id), paths, objects=objects, go_on=go_on)
-        commits = {commit: _info(self._found(commit)) for commit in sorted(set(found.values()))}
+        commits = dict[str, CommitInfo]()
+        for name in sorted(set(found.values())):
+            with damage(self._told):
+                commit = self._repository[name]
+            assert isinstance(commit, pygit2.Commit)  # the walk has read it as one
+            commits[name] = _info(commit)
         return {path: commits[found[path]] for path in sorted(found)}
 
     def _walk(self, tree: str, place: TreePlace) -> Iterator[TreeFile]:
@@ -286,12 +289,6 @@ class Snapshot:
         if folder is not None and old_tree != new_tree:
             yield from self._compare(old_tree, new_tree, place.below(folder))
 
-    def _found(self, commit: str) -> pygit2.Commit:
-        with damage(self._told):
-            found = self._repository[commit]
-        assert isinstance(found, pygit2.Commit)  # the walk has read it as one
-        return found
-
     def _stored_commit(self, commit: str) -> history.Commit | None:
         """Return a commit as it is stored. libgit2 hides parents that a shallow clone lacks; a walk must see them."""
         with contextlib.suppress(pygit2.GitError, KeyError, ValueError):
@@ -313,24 +310,18 @@ class Snapshot:
             return b""
         known = self._folders.get(tree)
         if known is None:
-            known = self._read_folder(tree)
+            with damage(self._told):
+                kind, size = self._objects.read_header(tree)
+                known = self._read(tree) if kind == ObjectType.TREE and size <= MAX_TREE_BYTES else None
+            if known is None:
+                told = f"is no folder or has more than {MAX_TREE_BYTES} bytes of names; split it"
+                raise GitFault(RepositoryState.UNSUPPORTED_FORMAT, f"the tree {faults.short_commit(tree)} {told}")
             if self._folder_bytes + len(known) > MAX_CACHED_BYTES:
                 self._folders.clear()
                 self._folder_bytes = 0
             self._folders[tree] = known
             self._folder_bytes += len(known)
         return known
-
-    def _read_folder(self, tree: str) -> bytes:
-        with damage(self._told):
-            kind, size = self._objects.read_header(tree)
-            if kind == ObjectType.TREE and size <= MAX_TREE_BYTES:
-                return self._read(tree)
-        raise GitFault(
-            RepositoryState.UNSUPPORTED_FORMAT,
-            f"the tree {faults.short_commit(tree)} is no folder or has more than {MAX_TREE_BYTES} bytes of names; "
-            "split it",
-        )
 
 
 def packs(*mirrors: Path) -> pygit2.Odb:

@@ -25,7 +25,9 @@ Raw: TypeAlias = tuple[bytes, bytes, bytes]  # mode in octal, name, object id of
 
 ENTRY = re.compile(rb"([0-7]{1,6}) ([^\0]+)\0(.{20})", re.DOTALL)
 LINE = re.compile(rb"[0-7]{1,6} [^\0]+\0.{20}", re.DOTALL)  # the same without its parts, which takes half the time
+LINES = re.compile(rb"(?:%b)*+" % LINE.pattern, re.DOTALL)  # as many as there are: half of that again
 ENTRY_OVERHEAD_BYTES = 22  # the space, the NUL and the id
+STEP_BYTES = 1 << 15  # that are compared at once: larger copies take fresh memory of the system's
 BYTES_COUNTED = 128  # that are gone through in the time of one entry
 # Control characters, characters that turn or break a line of text, and what separates paths on some system.
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069/\\]")
@@ -156,15 +158,40 @@ def parse(data: bytes) -> list[Raw]:
 def differing(old: bytes, new: bytes) -> tuple[list[Raw], list[Raw]]:
     """The entries of two stored folders without those that both begin with and those that both end with.
 
-    Raises ValueError for what is no folder.
+    Raises ValueError for what is no folder. Only the entries that are returned are taken apart: that is fast.
     """
-    before, after = _lines(old), _lines(new)
-    while before and after and before[-1] == after[-1]:
-        before.pop()
-        after.pop()
-    pairs = enumerate(zip(before, after, strict=False))
-    begin = next((number for number, (one, other) in pairs if one != other), min(len(before), len(after)))
-    return parse(b"".join(before[begin:])), parse(b"".join(after[begin:]))
+    most = min(len(old), len(new))
+    begin = _lines_end(old, 0, _alike(old, new, most))
+    alike = _alike(old, new, most - begin, at_end=True)
+    old_end, new_end = _through(old, begin, len(old) - alike), _through(new, begin, len(new) - alike)
+    if len(old) - old_end != len(new) - new_end or _lines_end(old, old_end, len(old)) != len(old):
+        return parse(old[begin:]), parse(new[begin:])  # what is alike is the end of an entry in one, not in the other
+    return parse(old[begin:old_end]), parse(new[begin:new_end])
+
+
+def _alike(one: bytes, other: bytes, most: int, *, at_end: bool = False) -> int:
+    """Return the number of bytes that both begin with, or end with, up to `most`."""
+    low, high = 0, most
+    while low < high:
+        middle = min(low + STEP_BYTES, (low + high + 1) // 2)
+        left, right = (
+            data[len(data) - middle : len(data) - low] if at_end else data[low:middle] for data in (one, other)
+        )
+        low, high = (middle, high) if left == right else (low, middle - 1)
+    return low
+
+
+def _lines_end(data: bytes, begin: int, end: int) -> int:
+    """Return where the last entry ends that ends at `end` or before."""
+    found = LINES.match(data, begin, end)
+    return found.end() if found else begin
+
+
+def _through(data: bytes, begin: int, end: int) -> int:
+    """Return where the first entry ends that ends at `end` or after; of what is no folder, anything."""
+    before = _lines_end(data, begin, end)
+    found = LINE.match(data, before) if before < end else None
+    return found.end() if found else before
 
 
 def _lines(data: bytes) -> list[bytes]:

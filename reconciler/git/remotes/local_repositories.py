@@ -61,7 +61,9 @@ class LocalRepository:
             own = path / ".git"
         common = _named(own / "commondir") if self._leads(own, "commondir") else own
         for place in (own / "HEAD", common / "config", common / "refs", common / "objects"):
-            _check_readable(place)
+            mode = os.R_OK | os.X_OK if place.is_dir() else os.R_OK
+            if place.exists() and not os.access(place, mode, effective_ids=True):
+                raise PermissionError(0, "it may not be read", str(place))
         # Of a folder that is none, git would go on to one beside it.
         is_there = (common / "objects").is_dir() and (common / "refs").is_dir()
         if not is_there or not _HEAD.match(_read(own / "HEAD")):
@@ -140,12 +142,6 @@ def _read(path: Path) -> bytes:
         raise Astray(f"its {path.name} is not a file") from None
     except bounded_io.FileTooLarge:
         raise Astray(f"its {path.name} is larger than {FILE_BYTES} bytes") from None
-
-
-def _check_readable(place: Path) -> None:
-    mode = os.R_OK | os.X_OK if place.is_dir() else os.R_OK
-    if place.exists() and not os.access(place, mode, effective_ids=True):
-        raise PermissionError(0, "it may not be read", str(place))
 
 
 def check_repository(url: str, folder: Path, *, state: Path) -> None:

@@ -309,7 +309,9 @@ def retire_folder(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         if folder.is_dir() and not folder.is_symlink():
             try:
-                aside.append(folder.rename(_unused(folder)))
+                hidden = f".{folder.name.removeprefix('.')}"
+                names = (folder.with_name(f"{hidden}.{number}.gone") for number in itertools.count())
+                aside.append(folder.rename(next(name for name in names if not name.exists())))
             except OSError as problem:
                 _tell(problem)
     return aside
@@ -335,8 +337,3 @@ def _tell(problem: OSError) -> None:
         " and the next start removes it.",
         problem,
     )
-
-
-def _unused(path: Path) -> Path:
-    names = (path.with_name(f".{path.name.removeprefix('.')}.{number}.gone") for number in itertools.count())
-    return next(name for name in names if not name.exists())

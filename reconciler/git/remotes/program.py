@@ -297,13 +297,15 @@ CONFIGURATION = """\
 # For what `git upload-pack` packs here, of a repository on this machine. To compress a folder of many files, or to find
 # what changed in it, takes longer than all else, and is done once for many commits, when packs are joined. With git's
 # own limit on the cache, 96 MiB, each step of a chain of differences takes fresh memory of the system's, which costs
-# more than the step.
+# more than the step. Chains are short, because git asks for the types of all files of a changed folder, and follows the
+# chain of each.
 LOCAL_CONFIGURATION = """\
 [core]
 	deltaBaseCacheLimit = 16m
 [pack]
 	compression = 0
 	window = 0
+	depth = 5
 """
 
 FAILED = 128  # the status with which git ends when it cannot go on
@@ -378,6 +380,8 @@ class GitProgram:
             "TZ": "UTC",  # of times in files of signers
             "TMPDIR": str(self.home),
             "GIT_PROTOCOL": "version=2",  # of an upload-pack that we start: git tells it to those that it starts
+            # glibc keeps freed memory: for a folder of many files, git would take the same pages again and again.
+            "MALLOC_TOP_PAD_": str(8 << 20),
         }
 
     async def run(

@@ -5,7 +5,7 @@ Limits on the calls of all remotes, and their counts, are here too.
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -226,7 +226,10 @@ class Remote:
             began = self.clock()
             try:
                 with self._tally.counting(RemoteCall.LOOK):
-                    found = await self._found(asked, insists=insists)
+                    mirror = await self.ready()
+                    await self.inspect()
+                    with self.rest.asking(insists=insists):
+                        found = await mirror.poll(self.source(), asked)
                 for result in found.values():
                     if isinstance(result, Exception):
                         self._tally.failed(RemoteCall.LOOK, result)
@@ -238,12 +241,6 @@ class Remote:
         if began >= self.polled.began:
             self.polled = answer
         return answer
-
-    async def _found(self, asked: Collection[Followed], *, insists: bool) -> Mapping[Followed, RefHead | Exception]:
-        mirror = await self.ready()
-        await self.inspect()
-        with self.rest.asking(insists=insists):
-            return await mirror.poll(self.source(), asked)
 
     async def fetch(self, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
         """Fetch a head with its whole history into the mirror; return the fetched head, maybe a newer one.

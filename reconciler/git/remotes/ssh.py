@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from reconciler.git.remotes import credentials
@@ -77,7 +76,7 @@ class Ssh(Transport):
     @asynccontextmanager
     async def access(self) -> AsyncIterator[Access]:
         key, passphrase = self._credentials.ssh_key_file, self._credentials.ssh_passphrase_file
-        await self._asking.answer(partial(_check_files, self._credentials))
+        await self._asking.answer(self._check_files)
         variables: dict[str, str] = {}
         if key is not None and passphrase is not None:
             variables = {
@@ -89,6 +88,16 @@ class Ssh(Transport):
         yield Access(
             environment={"GIT_SSH_COMMAND": ssh_command(self._credentials), "GIT_SSH_VARIANT": "ssh", **variables}
         )
+
+    def _check_files(self) -> None:
+        """Raise GitFault for files that cannot be read."""
+        given = self._credentials
+        if given.known_hosts_file is not None:
+            secret_content(given.known_hosts_file, KNOWN_HOSTS_FILE, limit=credentials.MOST_LIST_BYTES)
+        if given.ssh_key_file is not None:
+            secret_content(given.ssh_key_file, SSH_KEY_FILE)
+        if given.ssh_passphrase_file is not None:
+            secret_line(given.ssh_passphrase_file, SSH_PASSPHRASE_FILE)
 
 
 def ssh_command(credentials: Credentials) -> str:
@@ -107,13 +116,3 @@ def ssh_command(credentials: Credentials) -> str:
 def _path(path: str) -> str:
     """Quote a path for an option of ssh, with `%` doubled. The settings refuse other special characters."""
     return '"' + path.replace("%", "%%") + '"'
-
-
-def _check_files(given: Credentials) -> None:
-    """Raise GitFault for files that cannot be read."""
-    if given.known_hosts_file is not None:
-        secret_content(given.known_hosts_file, KNOWN_HOSTS_FILE, limit=credentials.MOST_LIST_BYTES)
-    if given.ssh_key_file is not None:
-        secret_content(given.ssh_key_file, SSH_KEY_FILE)
-    if given.ssh_passphrase_file is not None:
-        secret_line(given.ssh_passphrase_file, SSH_PASSPHRASE_FILE)

@@ -216,9 +216,13 @@ class Watch:
         return self.failure is None
 
     def is_closed(self) -> bool:
-        """Return True if no link leads out of its folder of refs, so that the kernel watches only this folder."""
+        """Return True if there is no link in its folder of refs: a watch would follow it out of the folder."""
         try:
-            _check_refs(self.refs)
+            for number, path in enumerate(self.refs.rglob("*")):
+                if number == MOST_REFS:
+                    raise ValueError(f"it has more than {MOST_REFS} refs in files of their own")
+                if path.is_symlink():
+                    raise ValueError("there is a link among its refs")
         except ERRORS as error:
             self.fail(error)
         return self.failure is None
@@ -269,12 +273,3 @@ def _fact(file: Path) -> FileFact:
     except FileNotFoundError:
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _check_refs(refs: Path) -> None:
-    """Raise ValueError if a link leads out of a folder of refs: a watch would follow it."""
-    for number, path in enumerate(refs.rglob("*")):
-        if number == MOST_REFS:
-            raise ValueError(f"it has more than {MOST_REFS} refs in files of their own")
-        if path.is_symlink():
-            raise ValueError("there is a link among its refs")

@@ -231,7 +231,7 @@ async def test_gives_a_remote_no_more_memory_than_its_limit(tmp_path: Path) -> N
     mirror = tmp_path / "mirror.git"
     await program.run("init", "--quiet", "--bare", "--", str(mirror), limits=LIMITS)
     fetch = (f"--git-dir={mirror}", "fetch", "--", str(origin.path), "+HEAD:refs/reconciler/head")
-    output = await program.run(*fetch, limits=Limits(seconds=10, memory_bytes=16 << 20), remote=True)
+    output = await program.run(*fetch, limits=Limits(seconds=10, memory_bytes=24 << 20), remote=True)
     assert output.status != 0
     assert "fatal: Out of memory, malloc failed" in output.stderr
     assert (await program.run(*fetch, limits=LIMITS, remote=True)).status == 0
