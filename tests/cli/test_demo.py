@@ -76,7 +76,7 @@ def test_a_record_that_is_sent_shows(*, is_taken: bool) -> None:
     with taken(cli_demo.PORT) if is_taken else contextlib.nullcontext(), started() as (process, told):
         lines = (line.strip() for line in told)
         copy = Path(after(lines, "Repository  "))
-        address, key = after(lines, "Address"), after(lines, "Key")
+        address, key = after(lines, "Console").split()[0], after(lines, "Key")
         endpoint = after(lines, "Endpoint").split()[0]
         rendered = after(lines, "otelcol --config=")
         assert rendered == f"http://demo:{key}@{address.removeprefix('http://')}{PATH}"
