@@ -8,6 +8,7 @@ a commit removes what is then held, and a proposal is planned. `--docs` also kee
 
 import argparse
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +35,8 @@ FORGE = "https://github.com/example"
 PASSWORD = "canary-correct-horse-battery"
 ADA, GRACE = "Ada Lovelace", "Grace Hopper"
 DAY = 86_400
+REFUSED_EACH = 140  # seconds
+SECRET = "${env:DESTINATION_DEFAULT__ORDERS}"
 REFUSED = b"the field currency is missing"
 LOOKS: list[tuple[Scheme, int]] = [("light", 1280), ("dark", 1280), ("light", 375), ("dark", 375)]
 PAGES = {
@@ -41,7 +45,7 @@ PAGES = {
     "resources": "/resources?q=orders",
     "resource": "/resources/default/Destination/orders-desk?from=1&version=3",
     "configuration": "/configurations/default/orders",
-    "rendered": "/configurations/default/gateway",
+    "rendered": "/configurations/default/hosts",
     "delivery": "/delivery",
     "destination": "/delivery/default/refunds-desk",
     "runs": "/runs?repository=telemetry",
@@ -126,12 +130,13 @@ def fill(telemetry: Source, platform: Source, *, good: int, strict: int) -> None
 def change(daemon: Daemon, telemetry: Source, platform: Source, *, good: int) -> None:
     """Make changes that succeed, one that is refused, and one that is held; and plan a proposal."""
     orders = "teams/orders/orders.yaml"
-    headers = {"X-Team": "orders", "X-Api-Key": "${env:DESTINATION_DEFAULT__CHECKOUT_ANALYTICS_KEY}"}
+    headers = {"X-Api-Key": SECRET}
     telemetry.write(orders, webhook("orders-desk", good, "/v2/orders"), flow("orders", "orders-desk"))
     daemon.applied("telemetry", telemetry.commit("Move the desk to its second version", GRACE, seconds_ago=7_400))
     desk = webhook("orders-desk", good, "/v2/orders", headers=headers)
-    telemetry.write(orders, desk, flow("orders", "orders-desk", "refunds-desk"))
-    daemon.applied("telemetry", telemetry.commit("Send orders to the refunds desk too", ADA, seconds_ago=1_500))
+    auditors = webhook("orders-audit", good, "/audit")
+    telemetry.write(orders, desk, auditors, flow("orders", "orders-desk", "orders-audit"))
+    daemon.applied("telemetry", telemetry.commit("Send the orders to the auditors too", ADA, seconds_ago=1_500))
     telemetry.write("teams/orders/stock.yaml", flow("stock", "stock-desk"))
     daemon.run_of("telemetry", telemetry.commit("Deliver the stock", ADA, seconds_ago=240))
     for name in ("lisbon", "oslo", "porto", "turin", "wien"):
@@ -144,7 +149,8 @@ def propose(daemon: Daemon, telemetry: Source, *, good: int) -> str:
     """Plan a proposal; the id of the plan."""
     telemetry.git("switch", "--quiet", "--create", "proposal")
     desk = webhook("orders-desk", good, "/v3/orders")
-    telemetry.write("teams/orders/orders.yaml", desk, flow("orders", "orders-desk"))
+    auditors = webhook("orders-audit", good, "/audit")
+    telemetry.write("teams/orders/orders.yaml", desk, auditors, flow("orders", "orders-desk", "orders-audit"))
     telemetry.write("teams/orders/invoices.yaml", flow("invoices", "orders-desk"))
     (telemetry.path / "teams/orders/refunds.yaml").unlink()
     telemetry.commit("Replace the refunds by invoices", GRACE, seconds_ago=60)
@@ -165,21 +171,32 @@ def people(daemon: Daemon) -> None:
     assert made.status == 201, made
 
 
-def flow_for(daemon: Daemon, strict: Endpoint, *, seconds: float) -> None:
-    """Send records of orders and refunds, more and fewer; a few refunds are refused."""
+def send_until(ended: threading.Event, daemon: Daemon, strict: Endpoint) -> None:
+    """Send records of orders and refunds, more and fewer, a second apart; now and then refunds are refused."""
     begin = time.monotonic()
-    refusals = {round(seconds * share) for share in (0.35, 0.8)}
-    number = 0
-    while (passed := time.monotonic() - begin) < seconds:
-        number += 1
+    for number in itertools.count(1):
+        passed = time.monotonic() - begin
         many = 40 + int(25 * math.sin(passed / 47) + 10 * math.sin(passed / 11))
         send(daemon, "orders", [f"order {number * 100 + one} was paid" for one in range(many)])
-        refused = {one for one in refusals if one <= passed}
-        refusals -= refused
-        strict.status = 422 if refused else 200
-        send(daemon, "refunds", [f"order {number} was paid back" for _ in range(3 if refused else many // 5)])
-        time.sleep(2 if refused else 1)
-    strict.status = 200
+        is_refused = number % REFUSED_EACH == REFUSED_EACH // 2
+        strict.status = 422 if is_refused else 200
+        send(daemon, "refunds", [f"order {number} was paid back" for _ in range(3 if is_refused else many // 5)])
+        if ended.wait(1):
+            return
+
+
+@contextlib.contextmanager
+def flowing(daemon: Daemon, strict: Endpoint, *, seconds: float) -> Iterator[None]:
+    """Records flow for some time before, and as long as the context lasts."""
+    ended = threading.Event()
+    thread = threading.Thread(target=send_until, args=(ended, daemon, strict))
+    thread.start()
+    try:
+        time.sleep(seconds)
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def send(daemon: Daemon, service: str, bodies: list[str]) -> None:
@@ -201,7 +218,7 @@ def standing(folder: Path, url: str, strict: Endpoint, *, seconds: float) -> Ite
     endpoint = Endpoint()
     telemetry, platform = Source(folder / "telemetry"), Source(folder / "platform")
     fill(telemetry, platform, good=endpoint.port, strict=strict.port)
-    texts = [file.read_text() for file in telemetry.path.rglob("*.yaml")]
+    texts = [SECRET, *(file.read_text() for file in telemetry.path.rglob("*.yaml"))]
     environment = {name: "made-up" for text in texts for name in REFERENCE.findall(text)}
     repositories = [
         watched("telemetry", telemetry.path, webURL=f"{FORGE}/telemetry"),
@@ -217,8 +234,8 @@ def standing(folder: Path, url: str, strict: Endpoint, *, seconds: float) -> Ite
             daemon.applied("platform", platform.git("rev-parse", "HEAD"))
             change(daemon, telemetry, platform, good=endpoint.port)
             plan = propose(daemon, telemetry, good=endpoint.port)
-            flow_for(daemon, strict, seconds=seconds)
-            yield daemon, plan
+            with flowing(daemon, strict, seconds=seconds):
+                yield daemon, plan
     finally:
         endpoint.close()
 
