@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FloatRect, Page, expect
 
 from tests import daemons
 from tests.api.pages.consoles import Endpoint, resource
 from tests.daemons import Daemon, watched
-from tests.providers import chromium, found
+from tests.providers import chromium, found, pictures
 from tests.providers.chromium import Scheme, Visitor
 from tests.servers import processes
 
@@ -251,7 +251,7 @@ def enter(page: Page, url: str) -> None:
 
 def photograph(visitor: Visitor, url: str, pages: dict[str, str], folder: Path, docs: Path | None) -> None:
     """Keep every page in every look, and the pictures of the documentation."""
-    page = visitor.page
+    page, blank = visitor.page, visitor.context.new_page()
     for title, path in pages.items():
         visitor.visit(url + path)
         if page.locator("#live").count() and page.locator("#live").get_attribute("data-live"):
@@ -262,8 +262,10 @@ def photograph(visitor: Visitor, url: str, pages: dict[str, str], folder: Path, 
         if docs and title in OF_DOCS:
             visitor.become("light", WIDTH)
             height = min(MOST_HEIGHT, int(page.evaluate("document.documentElement.scrollHeight")))
-            clip = {"x": 0, "y": 0, "width": WIDTH, "height": height}
-            page.screenshot(path=docs / f"console-{title}.png", full_page=True, clip=clip)  # type: ignore[arg-type]
+            clip: FloatRect = {"x": 0, "y": 0, "width": WIDTH, "height": height}
+            picture = page.screenshot(full_page=True, clip=clip)
+            (docs / f"console-{title}.png").write_bytes(pictures.smaller(picture, blank))
+    blank.close()
 
 
 def main() -> None:
