@@ -62,9 +62,10 @@ test-as-ordinary-user: .venv/installed-for-development
 		tests/reconcile/test_heads.py tests/reconcile/test_signed_heads.py tests/worker/test_sandbox.py
 
 # FOLDER keeps every page of the console in light and dark, wide and narrow; docs/images gets the pictures of the docs.
+# Records flow for six minutes first, or for MINUTES, so that the charts show some.
 FOLDER ?= screenshots
 screenshots: .venv/installed-for-development
-	.venv/bin/python -m tests.providers.screenshots $(FOLDER) --docs docs/images
+	.venv/bin/python -m tests.providers.screenshots $(FOLDER) --docs docs/images $(if $(MINUTES),--minutes $(MINUTES))
 
 check: .venv/installed-for-development
 	scripts/check
