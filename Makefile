@@ -2,7 +2,7 @@
 # PYTHON=python3.12 chooses the interpreter; without it scripts/setup takes the first one that is new enough.
 
 .DEFAULT_GOAL := run
-.PHONY: install run test test-providers test-slow test-as-ordinary-user check bench bench-full soak clean
+.PHONY: install run test test-providers test-slow test-as-ordinary-user screenshots check bench bench-full soak clean
 
 # The stamps lie inside .venv, so that removing it sets everything up again. PYTHON reaches scripts/setup as a variable.
 export PYTHON
@@ -60,6 +60,12 @@ test-as-ordinary-user: .venv/installed-for-development
 	scripts/test-as-ordinary-user --numprocesses=2 --dist=loadfile \
 		tests/git tests/scenarios/local_cases tests/scenarios/remote_cases tests/servers tests/server/test_following.py \
 		tests/reconcile/test_heads.py tests/reconcile/test_signed_heads.py tests/worker/test_sandbox.py
+
+# FOLDER keeps every page of the console in light and dark, wide and narrow; docs/images gets the pictures of the docs.
+# Records flow for six minutes first, or for MINUTES, so that the charts show some.
+FOLDER ?= screenshots
+screenshots: .venv/installed-for-development
+	.venv/bin/python -m tests.providers.screenshots $(FOLDER) --docs docs/images $(if $(MINUTES),--minutes $(MINUTES))
 
 check: .venv/installed-for-development
 	scripts/check

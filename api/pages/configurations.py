@@ -82,9 +82,11 @@ def _describe(project: str, configuration: str, deliveries: Mapping[str, Mapping
             return title, "disabled", page, "off"
         of_delivery = _destination(configuration, component)
         if kind == "Destination" and (delivery := deliveries.get(of_delivery)):
-            rate = delivery.get("rates", {}).get("delivered")
-            told = delivery["state"] if rate is None else f"{delivery['state']}, {words.number(rate)}/s"
-            return title, told, f"{PagePath.DELIVERY}/{project}/{of_delivery}", words.tone(delivery["state"])
+            state, rate = delivery["state"], delivery.get("rates", {}).get("delivered") or 0
+            told, tone = f"{state}, {words.number(rate)}/s", words.tone(state)
+            if rate and state in states.FINE:  # its queue may be empty at this moment
+                told, tone = f"delivers {words.number(rate)}/s", "good"
+            return title, told, f"{PagePath.DELIVERY}/{project}/{of_delivery}", tone
         return title, kind_of or kind.lower(), page, "calm"
 
     return describe

@@ -52,7 +52,8 @@ def _verdict(
     if behind:
         wrong.append(f"{len(behind)} of {counted(len(repositories), 'repository', 'repositories')} not wholly live")
     if configurations:
-        wrong.append(f"{counted(len(configurations), 'Configuration')} without the effect that it declares")
+        declared = "it declares" if len(configurations) == 1 else "they declare"
+        wrong.append(f"{counted(len(configurations), 'Configuration')} without the effect that {declared}")
     if deliveries:
         wrong.append(f"{counted(len(deliveries), 'destination')} to look at")
     if not wrong:

@@ -14,16 +14,13 @@ from tests.repositories import Repository
 PAGE = pages.read(pages.ROOT / "docs/suspending.md")
 SESSIONS = pages.blocks(PAGE, "console")
 CHANGING = re.compile(r"\b([0-9a-f]{12}|[0-9A-Z]{26}|[0-9]{4}-[0-9-]{5}T[0-9:]{8}(\.[0-9]{3})?Z)\b")
-DOCUMENT = re.compile(r"^cat > config/siem\.yaml <<'EOF'\n(.*?)^EOF$", re.MULTILINE | re.DOTALL)
 HOST, STANDBY = "siem.example.org", "standby.example.org"
 
 
 @pytest.fixture
 def document() -> str:
     """The Destination of the page."""
-    found = DOCUMENT.search(PAGE)
-    assert found is not None
-    return found[1]
+    return pages.blocks(PAGE, "yaml")[0]
 
 
 @pytest.fixture
@@ -69,6 +66,6 @@ def test_the_night_goes_as_it_is_told(program: Program, source: Repository, docu
 
 
 def test_the_commands_at_the_top_are_those_of_the_night() -> None:
-    (top, _) = pages.blocks(PAGE, "sh")
+    [top] = pages.blocks(PAGE, "sh")
     told = "".join(SESSIONS)
     assert [command for command in top.splitlines() if f"$ {command}\n" not in told] == []

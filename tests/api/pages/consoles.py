@@ -25,15 +25,15 @@ EVIL = "<img src=x onerror=alert(1)>\u202egnp"
 
 
 class Endpoint:
-    """A webhook on loopback. `status` is what it answers."""
+    """A webhook on loopback. `status` is what it answers, with `refusal` from 400 on."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, refusal: bytes = b"field <b>host</b> is missing") -> None:
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                body = b"field <b>host</b> is missing" if endpoint.status >= 400 else b""
+                body = refusal if endpoint.status >= 400 else b""
                 self.send_response(endpoint.status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
