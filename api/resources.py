@@ -36,6 +36,7 @@ ALL = 2**63 - 1  # a list without a limit: SQL's largest integer
 
 # Apply and delete: reading the request, and sending the applier's answer.
 
+COLLECTOR_PARAMETERS = frozenset({"previous"})
 APPLY_PARAMETERS = frozenset({"acceptInvalid", "atomic", "dryRun", "strict"})
 DELETE_PARAMETERS = frozenset({"dryRun"})
 CHANGES_PARAMETERS = frozenset({"from"})
@@ -155,8 +156,13 @@ async def raw(call: Call) -> Response:
 
 @routes.add("GET /v1/resources/{kind}/{name}/collector.yaml", Subject.PROJECT, Permission.LOAD)
 async def collector_yaml(call: Call) -> Response:
-    """Answer with the YAML that a Collector runs: `raw`, or what is rendered."""
+    """Answer with the YAML that a Collector runs: `raw`, or what is rendered. `previous`: what it ran before."""
+    query = requests.Query(call.query, known=COLLECTOR_PARAMETERS, strict=False)
+    previous = query.boolean("previous")
+    query.check()
     key, found = await _configuration(call)
+    if previous:
+        return _text(call, await _previous(call, key, found), media_type=YAML)
     if found.spec.raw is not None:
         return _text(call, _raw_text(key, found), media_type=YAML)
     text = await call.services.store.rendering(call.project, key.name)
@@ -165,6 +171,17 @@ async def collector_yaml(call: Call) -> Response:
         sentence = f"There is no collector.yaml of the {CONFIGURATION} {key.name}: {why}."
         raise errors.NotFound(sentence, code=ErrorCode.NOT_RENDERED)
     return _text(call, text, media_type=YAML)
+
+
+async def _previous(call: Call, key: Key, found: "_Configuration") -> bytes:
+    """Return the rendering that was in force before the one in force. Raises `NotFound`, `Damaged`."""
+    is_raw = found.spec.raw is not None  # one from the time before it had `raw` may be there for a moment
+    text = None if is_raw else await call.services.store.rendering(call.project, key.name, previous=True)
+    if not text:
+        why = "the text is its own, and its history has the earlier ones" if is_raw else "no other one is kept"
+        sentence = f"There is no earlier collector.yaml of the {CONFIGURATION} {key.name}: {why}."
+        raise errors.NotFound(sentence, code=ErrorCode.NOT_RENDERED)
+    return text
 
 
 def _unrendered(status: "_Status", *, is_tried: bool) -> str:

@@ -12,6 +12,9 @@ from api.pages.forms import PagePath
 from reconciler.model import components
 
 KIND = "Configuration"
+MOST_COMPARED = 500_000  # characters of two texts; more would take long to compare
+TOO_LARGE = "The texts are too large to be compared here; the API has both."
+SAME = "No line differs from what was in force before."
 FORBIDDEN_STATUS, FORBIDDEN = 403, "Your role may not read what Collectors load."
 
 
@@ -58,14 +61,28 @@ def _destination(configuration: str, component: Mapping[str, Any]) -> str:
 
 
 async def _rendered(view: View, project: str, name: str) -> dict[str, Any]:
-    """Return the `text` that Collectors run, or the `reason` why there is none or why it is not shown."""
+    """Return the `text` that Collectors run, or the `reason` why there is none or why it is not shown; and the `change`
+    from the text before, which has lines or a `reason` too.
+    """
+    text, reason = await _text(view, project, name)
+    if reason:
+        return {"text": "", "reason": reason, "change": None}
+    old, reason = await _text(view, project, name, previous="true")
+    if len(old) + len(text) > MOST_COMPARED:
+        reason = reason or TOO_LARGE
+    change = words.difference("", "") if reason else words.difference(old, text)
+    return {"text": text, "reason": "", "change": {**change, "reason": reason or SAME}}
+
+
+async def _text(view: View, project: str, name: str, **query: str) -> tuple[str, str]:
+    """Return what Collectors run, and the reason if there is none or the visitor may not read it."""
     try:
         text = await view.api.ask(
-            "GET /v1/resources/{kind}/{name}/collector.yaml", project=project, kind=KIND, name=name
+            "GET /v1/resources/{kind}/{name}/collector.yaml", project=project, query=query, kind=KIND, name=name
         )
     except errors.Problem as problem:
-        return {"text": "", "reason": FORBIDDEN if problem.status == FORBIDDEN_STATUS else " ".join(problem.sentences)}
-    return {"text": text, "reason": ""}
+        return "", FORBIDDEN if problem.status == FORBIDDEN_STATUS else " ".join(problem.sentences)
+    return text, ""
 
 
 def _describe(project: str, configuration: str, deliveries: Mapping[str, Mapping[str, Any]]) -> flow_picture.Describe:

@@ -1,20 +1,17 @@
 """Runs and plans: what a commit did, field by field, and what a proposal would do."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
-from api.pages import console, states
+from api.pages import console, states, words
 from api.pages.console import View
 from api.pages.forms import PagePath
-from api.pages.words import line_changes
 
 MOST_RUNS = 50
 MOST_STATUSES = 200  # of a run or a plan; the API has all
 MOST_CHANGES = 50  # resources of a run whose fields are shown
-MOST_LINES = 600  # of the difference of one rendering
 GRAVE = ("invalid", "error", "forbidden", "in-use", "not-found", "deleted", "deprecated", "configured", "created")
 
 
@@ -107,11 +104,9 @@ async def show_plan(view: View) -> Response:
         else {**one, "address": ""}
         for one in statuses[:MOST_STATUSES]
     ]
-    renderings = []
-    for one in plan.get("renderings", ()):
-        lines = line_changes(one.get("old", ""), one.get("new", ""))
-        counts = Counter(kind for kind, _ in lines)
-        renderings.append({**one, "lines": lines[:MOST_LINES], "counts": counts, "more": len(lines) > MOST_LINES})
+    renderings = [
+        {**one, **words.difference(one.get("old", ""), one.get("new", ""))} for one in plan.get("renderings", ())
+    ]
     return view.page(
         "plan",
         section="Plans",

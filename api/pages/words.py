@@ -2,6 +2,7 @@
 
 import difflib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
@@ -90,6 +91,15 @@ def line_changes(old: str, new: str) -> list[tuple[str, str]]:
     marks = {"+": "added", "-": "removed", " ": "same"}
     found = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=CONTEXT))[2:]
     return [("gap", "") if line.startswith("@@") else (marks[line[0]], line[1:]) for line in found][1:]
+
+
+MOST_LINES = 600  # of a difference that a page shows
+
+
+def difference(old: str, new: str) -> dict[str, Any]:
+    """Return the first `lines` in which two texts differ, the `counts` of all by kind, and if there are `more`."""
+    lines = line_changes(old, new)
+    return {"lines": lines[:MOST_LINES], "counts": Counter(kind for kind, _ in lines), "more": len(lines) > MOST_LINES}
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {

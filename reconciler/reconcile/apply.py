@@ -172,14 +172,12 @@ class Applier:
         store: Store,
         worker: WorkerClient,
         *,
-        store_address: str,
         limits: ApplyLimits,
         secrets: Secrets,
         clock: Clock,
     ) -> None:
         self._store = store
         self._worker = worker
-        self._store_address = store_address
         self._limits = limits
         self._secrets = secrets
         self._clock = clock
@@ -389,7 +387,7 @@ class Applier:
         """Return the inputs of a plan that is made now. Raises StoreFault, DiskHangs."""
         now = self._clock()
         return Context(
-            store=self._store_address,
+            store=self._store.address,
             project=project,
             hmac_key=await self._store.hmac_key(),
             api_versions=self._limits.api_versions,

@@ -104,12 +104,10 @@ class Reconciler:
         self.watched = watched
         self.source = source_of(watched)
         self.rules = watched.rules
-        self._origin = watched.origin
         facts = [watched.url, watched.follows, watched.project, structs.astuple(self.rules)]
         self._shaping: list[Any] = [READING_VERSION, environment.rules, *facts]
         self.memory = RepositoryMemory(runs.unread_row(watched))
         self._environment = environment
-        self._store = environment.store
         self._applier = environment.applier
         self._clock = environment.clock
         self.following = following  # also used to fetch proposals
@@ -121,11 +119,11 @@ class Reconciler:
     async def recall(self) -> None:
         """Load the memory from the store. Raises StoreFault."""
         name, memory = self.watched.name, self.memory
-        row, memory.suspension, memory.last_run, _ = await self._store.remembered(name, held=0)
+        row, memory.suspension, memory.last_run, _ = await self._environment.store.remembered(name, held=0)
         memory.row = row or runs.unread_row(self.watched)
         # The index is that of the last applied head. It does not say if a refused head waits, so assume that it does.
         was_refused = memory.row.head is not None and memory.row.tree is None
-        memory.waits_for_store = was_refused or await self._store.waits_for_store(name)
+        memory.waits_for_store = was_refused or await self._environment.store.waits_for_store(name)
 
     def forget(self) -> None:
         """Make the next run read everything."""
@@ -297,7 +295,7 @@ class Reconciler:
         return not is_held or run.trigger in (Trigger.WATCH, Trigger.HOOK)
 
     def _verdict(self, run: Run) -> RunVerdict:
-        return runs.judge_run(run, self.memory.row, origin=self._origin)
+        return runs.judge_run(run, self.memory.row, origin=self.watched.origin)
 
     def _log(self, run: Run, verdict: RunVerdict) -> None:
         name, fields = self.watched.name, {"repository": self.watched.name, "run": run.id, "commit": run.commit}
@@ -397,7 +395,7 @@ class Reconciler:
             branch=branch,
             run=run,
             full=full,
-            origin=self._origin,
+            origin=self.watched.origin,
             neighbours=self._neighbours(),
         )
 

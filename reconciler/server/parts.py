@@ -105,7 +105,6 @@ async def build_parts(
         applier = Applier(
             store,
             worker,
-            store_address=store.address,
             limits=ApplyLimits(
                 api_versions=settings.api.accepted_versions,
                 max_resources=settings.api.max_resources,

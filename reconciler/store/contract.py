@@ -78,9 +78,10 @@ class Store(Protocol):
         `Damaged`.
         """
 
-    async def rendering(self, project: str, name: str) -> bytes | None:
+    async def rendering(self, project: str, name: str, *, previous: bool = False) -> bytes | None:
         """Return what Collectors get of a Configuration; empty if nothing is in force, None until it is tried. Raises
-        `Damaged` if it has not the hash that is said of it.
+        `Damaged` if it has not the hash that is said of it. `previous`: the other text that was in force before, empty
+        if none is kept.
         """
 
     def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:

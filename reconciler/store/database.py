@@ -239,19 +239,13 @@ def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
 
 @functools.cache
 def load_queries(*packages: str) -> Mapping[str, str]:
-    """Return every named statement of these packages, by default of both databases. All names differ."""
+    """Return every named statement of these packages, by default of both databases. All names differ.
+
+    A statement follows a line `-- name: <name>` and ends at its semicolon.
+    """
     found = [resources.files(package) / "queries.sql" for package in packages or PACKAGES]
-    return parse_queries("\n".join(file.read_text(encoding="utf-8") for file in found))
-
-
-def parse_queries(text: str) -> dict[str, str]:
-    """Return statements by name. Each follows a line `-- name: <name>` and ends at its semicolon."""
-    statements: dict[str, str] = {}
-    for name, statement in re.findall(r"^-- name: (\w+)\n(.*?);$", text, flags=re.MULTILINE | re.DOTALL):
-        if name in statements:
-            raise ValueError(f"the statement {name} stands twice")
-        statements[name] = statement
-    return statements
+    text = "\n".join(file.read_text(encoding="utf-8") for file in found)
+    return dict(re.findall(r"^-- name: (\w+)\n(.*?);$", text, flags=re.MULTILINE | re.DOTALL))
 
 
 APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is
@@ -288,7 +282,8 @@ def migrate(
     (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
     if tables and application != application_id:
         raise Refused("The store's file is another program's database; name another with `store.url`.")
-    latest, present = steps[-1].number, _version(connection)
+    (present,) = connection.execute("pragma user_version").fetchone()
+    latest = steps[-1].number
     if present > latest:
         raise NewerStore(
             f"The store is of version {present}, and this program knows versions up to {latest}: "
@@ -305,7 +300,7 @@ def migrate(
         if connection.in_transaction:
             connection.rollback()
         # Another process that opened the store at the same moment may have taken these steps first.
-        if _version(connection) < latest:
+        if connection.execute("pragma user_version").fetchone()[0] < latest:
             raise
 
 
@@ -319,8 +314,3 @@ def open_migrated(path: Path, *, package: str = "reconciler.store", application_
         connection.close()
         raise
     return connection
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    row: tuple[int] = connection.execute("pragma user_version").fetchone()
-    return row[0]

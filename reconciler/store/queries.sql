@@ -27,6 +27,9 @@ where r.project = ? and r.kind = ? and r.name = ?;
 -- name: rendering
 select ifnull(body, x''), cast(said as text) ->> '$.hash' from rendering where project = ? and configuration = ?;
 
+-- name: previous_rendering
+select ifnull(previous, x''), previous_hash from rendering where project = ? and configuration = ?;
+
 -- name: list_page
 select v.body, r.status, o.head, o.tail,
        case when r.place is null then v.path when r.place = 1 then r.path end,
@@ -407,7 +410,8 @@ set version = excluded.version, resource_id = excluded.resource_id, digest = exc
 update resource set incomplete = ?, status = ?, digest = ifnull(?, digest) where project = ? and kind = ? and name = ?;
 
 -- Nothing is written unless the Configuration still uses what it was made of, and what was said before still is. A
--- rendering stays in force while the next ones fail, and goes with the last one that is said of.
+-- rendering stays in force while the next ones fail, and goes with the last one that is said of. The one before another
+-- text is kept, and goes with it.
 -- name: put_rendering
 insert into rendering (project, configuration, program, inputs, said, body)
 select ?1, ?2, ?3, ?4, ?5, ?6
@@ -424,7 +428,10 @@ where ?4 = (
 and ?7 is (select said from rendering where project = ?1 and configuration = ?2)
 on conflict (project, configuration) do update
 set program = excluded.program, inputs = excluded.inputs, said = excluded.said,
-    body = case when excluded.said is not null then ifnull(excluded.body, body) end;
+    body = case when excluded.said is not null then ifnull(excluded.body, body) end,
+    previous = case when excluded.said is null then null when excluded.body <> body then body else previous end,
+    previous_hash = case when excluded.said is null then null
+                         when excluded.body <> body then cast(said as text) ->> '$.hash' else previous_hash end;
 
 -- name: put_rendering_status
 update resource set status = ?1

@@ -151,8 +151,8 @@ class SqliteStore:
     async def create_project(self, name: str, *, at: str) -> None:
         await self._write(lambda writer: writer.run("put_project", name, at))
 
-    async def rendering(self, project: str, name: str) -> bytes | None:
-        row = self._first("rendering", project, name)
+    async def rendering(self, project: str, name: str, *, previous: bool = False) -> bytes | None:
+        row = self._first("previous_rendering" if previous else "rendering", project, name)
         if row is None:
             return None
         body, hashed = row

@@ -95,9 +95,7 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
         sessions = Sessions(operations, accounts, lifetimes=LIFETIMES, clock=clock)
         await reader.start()
         limits = ApplyLimits(api_versions=API_VERSIONS, max_resources=MAX_RESOURCES)
-        applier = Applier(
-            store, reader, store_address=str(store.path), limits=limits, secrets=lambda _: SECRETS, clock=clock
-        )
+        applier = Applier(store, reader, limits=limits, secrets=lambda _: SECRETS, clock=clock)
         environment = ReconcileEnvironment(
             store=store,
             applier=applier,

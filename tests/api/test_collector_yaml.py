@@ -7,6 +7,8 @@ import httpx2
 import pytest
 
 from api.calls import Services
+from reconciler.store.sqlite import SqliteStore
+from tests.store import looking
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +43,65 @@ async def test_it_is_the_rendering_with_its_hash(client: httpx2.AsyncClient, ser
     assert (held.status_code, held.content) == (304, b"")
     head = await client.head(PATH)
     assert (head.status_code, head.headers["etag"]) == (200, answer.headers["etag"])
+
+
+BEFORE = f"{PATH}?previous=true"
+
+
+def no_other(why: str = "no other one is kept", name: str = "web") -> dict[str, Any]:
+    sentence = f"There is no earlier collector.yaml of the Configuration {name}: {why}."
+    return {"errors": [sentence], "codes": ["not-rendered"]}
+
+
+async def test_the_one_before_is_served_with_its_hash(
+    client: httpx2.AsyncClient, services: Services, project: str
+) -> None:
+    await apply(client, resource("Configuration", "web", **WEB))
+    assert ((await client.get(BEFORE)).status_code, (await client.get(BEFORE)).json()) == (404, no_other())
+    await services.applier.render(project)
+    assert ((await client.get(BEFORE)).status_code, (await client.get(BEFORE)).json()) == (404, no_other())
+    first = await client.get(PATH)
+    await apply(client, resource("Configuration", "web", **{**WEB, "destinations": [{"type": "otlp"}]}))
+    assert (await client.get(BEFORE)).status_code == 404  # until the new one is in force
+    await services.applier.render(project)
+    answer = await client.get(BEFORE)
+    assert (answer.status_code, answer.content) == (200, first.content)
+    assert (answer.headers["content-type"], answer.headers["etag"]) == (
+        "text/yaml; charset=utf-8",
+        first.headers["etag"],
+    )
+    held = await client.get(BEFORE, headers={"If-None-Match": answer.headers["etag"]})
+    assert (held.status_code, held.content) == (304, b"")
+    now = await client.get(f"{PATH}?previous=false")
+    assert (now.status_code, now.content) == (200, (await client.get(PATH)).content)
+    assert now.content != first.content
+    wrong = await client.get(f"{PATH}?previous=maybe")
+    assert (wrong.status_code, wrong.json()["errors"]) == (
+        400,
+        ["The query parameter `previous` is not one of `true`, `false`, `1` and `0`."],
+    )
+    await apply(client, resource("Configuration", "web", raw="receivers: {}"))
+    why = "the text is its own, and its history has the earlier ones"
+    assert ((await client.get(BEFORE)).status_code, (await client.get(BEFORE)).json()) == (404, no_other(why))
+    await services.applier.render(project)
+    assert (await client.get(BEFORE)).json() == no_other(why)
+    await apply(client, resource("Configuration", "web", **WEB))
+    await services.applier.render(project)
+    assert (await client.get(BEFORE)).json() == no_other()
+
+
+async def test_one_that_is_deleted_leaves_none_to_the_next_of_its_name(
+    client: httpx2.AsyncClient, services: Services, project: str
+) -> None:
+    for destination in ("debug", "otlp"):
+        await apply(client, resource("Configuration", "web", **{**WEB, "destinations": [{"type": destination}]}))
+        await services.applier.render(project)
+    assert (await client.get(BEFORE)).status_code == 200
+    assert (await client.delete("/v1/resources/Configuration/web")).status_code == 204
+    assert (await client.get(BEFORE)).json()["codes"] == ["resource-not-found"]
+    await apply(client, resource("Configuration", "web", **WEB))
+    await services.applier.render(project)
+    assert ((await client.get(BEFORE)).status_code, (await client.get(BEFORE)).json()) == (404, no_other())
 
 
 async def test_raw_text_is_served_as_it_is(client: httpx2.AsyncClient) -> None:
@@ -114,3 +175,29 @@ async def test_a_redaction_takes_it_out_of_force_until_it_is_made_anew(
     assert (await client.get(PATH)).status_code == 404
     await services.applier.render(project)
     assert (await client.get(PATH)).content == before.content
+
+
+async def test_a_redaction_leaves_the_text_in_no_rendering_and_in_no_file(
+    client: httpx2.AsyncClient, services: Services, project: str
+) -> None:
+    canary = "canary-of-a-path"
+    assert isinstance(services.store, SqliteStore)
+
+    def reading(path: str) -> dict[str, Any]:
+        given = [{"name": "include", "value": [path]}]
+        return resource("Source", "logs", type="filelog", parameters=given)
+
+    web = resource("Configuration", "web", **{**WEB, "sources": [{"name": "logs"}]})
+    await apply(client, reading(canary), web)
+    await services.applier.render(project)
+    await apply(client, reading("/var/log/a"))
+    await services.applier.render(project)
+    assert canary in (await client.get(BEFORE)).text
+    answer = await client.post("/v1/Source/logs/history/redact", json={"value": canary})
+    assert (answer.status_code, answer.json()["erased"]) == (200, True)
+    assert (await client.get(BEFORE)).status_code == 404
+    await services.applier.render(project)
+    assert canary not in (await client.get(PATH)).text
+    assert ((await client.get(BEFORE)).status_code, (await client.get(BEFORE)).json()) == (404, no_other())
+    files = looking.files(services.store.path)
+    assert [name for name, content in files.items() if canary.encode() in content] == []

@@ -115,7 +115,8 @@ async def test_a_viewer_sees_no_raw_text_wherever_a_configuration_is_shown(askin
             assert masked(json.loads(theirs.body)) == json.loads(mine.body) != json.loads(theirs.body)
             assert b"first: {}" not in mine.body
             assert b"second: {}" not in mine.body
-        assert (await asking(caller, "GET", f"{listed}/one/raw")).status == 403
+        for text in ("raw", "collector.yaml", "collector.yaml?previous=true"):
+            assert (await asking(caller, "GET", f"{listed}/one/{text}")).status == 403
         plain = "/v1/resources/Destination/plain"
         assert (await asking(caller, "GET", plain)).body == (await asking("user", "GET", plain)).body
 

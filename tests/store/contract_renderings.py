@@ -17,7 +17,10 @@ PROGRAM = "1.0"
 BODY = b"a: 1\n"
 HASH = hashlib.sha256(BODY).hexdigest()
 SAID = json.dumps({"hash": HASH}, separators=(",", ":")).encode()
+NEXT_BODY = b"a: 2\n"
+NEXT = json.dumps({"hash": hashlib.sha256(NEXT_BODY).hexdigest()}, separators=(",", ":")).encode()
 FAULT = json.dumps({"fault": {"reason": "x"}, "hash": HASH}, separators=(",", ":")).encode()
+FAULT_OF_NEXT = json.dumps({"fault": {"reason": "x"}} | json.loads(NEXT), separators=(",", ":")).encode()
 
 
 def using(name: str, *destinations: str, number: int = 1, incomplete: int = 0) -> Changes:
@@ -107,6 +110,44 @@ class RenderingPromises:
         assert await store.rendering(rows.PROJECT, "c") == b""
         assert unrendered(engine) == {}
 
+    async def test_the_one_before_another_text_is_kept(self, engine: Engine, store: Store) -> None:
+        async def previous() -> bytes | None:
+            return await store.rendering(rows.PROJECT, "c", previous=True)
+
+        assert await previous() is None
+        await store.commit([using("c")], record=Record())
+        await kept(engine, store, "c")
+        assert await previous() == b""
+        steps = [
+            (SAID, BODY, b""),  # the same text
+            (NEXT, NEXT_BODY, BODY),
+            (NEXT, NEXT_BODY, BODY),
+            (FAULT_OF_NEXT, None, BODY),  # the last one stays in force
+            (SAID, BODY, NEXT_BODY),  # and back
+            (None, None, b""),  # nothing is in force, so nothing is before it
+            (SAID, BODY, b""),
+        ]
+        for number, (said, body, expected) in enumerate(steps, 2):
+            await store.commit([using("c", number=number)], record=Record())
+            await store.commit([rendered(unrendered(engine)["c"], said, body)], record=Record())
+            assert (number, await previous()) == (number, expected)
+        assert await store.rendering("other", "c", previous=True) is None
+
+    async def test_the_one_before_goes_with_the_one_in_force(self, engine: Engine, store: Store) -> None:
+        await store.commit([using("a"), using("b"), rows.stored("d")], record=Record())
+        await kept(engine, store, "a", "b")
+        await store.commit([using("a", number=2), using("b", number=2)], record=Record())
+        found = unrendered(engine)
+        await store.commit([rendered(found[name], NEXT, NEXT_BODY) for name in found], record=Record())
+        assert [await store.rendering(rows.PROJECT, name, previous=True) for name in "ab"] == [BODY, BODY]
+        await store.commit([Changes(removed=[KeyRow(rows.PROJECT, KIND, "a")])], record=Record())
+        assert [await store.rendering(rows.PROJECT, name, previous=True) for name in "ab"] == [None, BODY]
+        row = VersionRow(rows.PROJECT, rows.KIND, "d", 1, rows.body("d", 1, "(redacted)"), None)
+        await store.commit([Changes(rewritten=[row])], record=Record())
+        assert await store.rendering(rows.PROJECT, "b", previous=True) is None
+        await store.commit([rendered(unrendered(engine)["b"], NEXT, NEXT_BODY)], record=Record())
+        assert await store.rendering(rows.PROJECT, "b", previous=True) == b""
+
     async def test_nothing_is_written_of_what_changed_meanwhile(self, engine: Engine, store: Store) -> None:
         await store.commit([rows.stored("d"), using("c", "d"), using("gone")], record=Record())
         found = unrendered(engine)
@@ -166,4 +207,19 @@ class RenderingPromises:
         store = engine.open()
         with pytest.raises(Damaged, match="what Collectors get of the Configuration a is damaged in the store"):
             await store.rendering(rows.PROJECT, "a")
+        await store.close()
+
+    async def test_a_damaged_one_before_is_told_and_the_one_in_force_is_served(self, engine: Engine) -> None:
+        store = engine.open()
+        await store.create_project(rows.PROJECT, at=rows.AT)
+        await store.commit([using("a")], record=Record())
+        await kept(engine, store, "a")
+        await store.commit([using("a", number=2)], record=Record())
+        await store.commit([rendered(unrendered(engine)["a"], NEXT, NEXT_BODY)], record=Record())
+        await store.close()
+        engine.corrupt(BODY)
+        store = engine.open()
+        with pytest.raises(Damaged, match="Configuration a is damaged in the store"):
+            await store.rendering(rows.PROJECT, "a", previous=True)
+        assert await store.rendering(rows.PROJECT, "a") == NEXT_BODY
         await store.close()

@@ -72,6 +72,10 @@ def test_every_statement_of_the_file_is_found() -> None:
     assert (len(STATEMENTS), len(STATEMENTS)) == (text.count("-- name: "), len(statements))
 
 
+def test_no_name_stands_in_both_files() -> None:
+    assert len(database.load_queries()) == sum(len(database.load_queries(package)) for package in database.PACKAGES)
+
+
 @pytest.mark.parametrize("name", sorted(STATEMENTS))
 def test_every_statement_prepares_against_the_schema(connection: sqlite3.Connection, name: str) -> None:
     sql = STATEMENTS[name]
@@ -110,8 +114,3 @@ def test_what_verifies_goes_through_the_rows_in_their_order(connection: sqlite3.
 def test_what_tells_all_rows_needs_no_sorting(connection: sqlite3.Connection, name: str) -> None:
     [step] = plan(connection, name)
     assert step.startswith("SCAN")
-
-
-def test_a_name_that_stands_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="the statement a stands twice"):
-        database.parse_queries("-- name: a\nselect 1;\n\n-- name: a\nselect 2;\n")

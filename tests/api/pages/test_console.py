@@ -1,11 +1,13 @@
 """The console for each role, without a script: every page, every button, and text from strangers."""
 
+import json
 import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
+from api.pages import words
 from api.pages.actions import ACTIONS
 from tests import daemons
 from tests.api.pages import consoles, documents
@@ -225,6 +227,39 @@ def test_keys_are_revoked_and_sessions_end_everywhere(world: ConsoleWorld) -> No
     seen = ana.post("/account/sign-out-everywhere")
     assert (seen.status, seen.location) == (303, "/signed-out")
     assert again.get("/").location.startswith("/sign-in")
+
+
+def test_what_collectors_run_is_compared_with_what_they_ran_before(world: ConsoleWorld) -> None:
+    path = "/configurations/default/compared"
+    uma, vera = world.browser("uma"), world.browser("vera")
+
+    def load(interval: int, *, sources: int = 1) -> None:
+        source = {"type": "hostmetrics", "parameters": [{"name": "collection_interval", "value": interval}]}
+        spec = {"sources": [source] * sources, "destinations": [{"type": "debug"}]}
+        body = json.loads(consoles.resource("Configuration", "compared", spec))
+        assert world.daemon.post("/v1/apply", {"resources": [body]}).status == 202
+        mark = f"collection_interval: {interval}s"
+        daemons.until(lambda: mark in uma.get(path).body, "it is rendered")
+
+    load(11)
+    assert "There is no earlier collector.yaml of the Configuration compared: no other one is kept." in (
+        uma.get(path).page.text
+    )
+    load(12)
+    seen = uma.get(path)
+    assert documents.faults(seen.body, scripts=True) == []
+    assert "How it differs from before +1 \N{MINUS SIGN}1" in seen.page.words("h2")
+    assert '<span class="removed">- ' in seen.body
+    assert '<span class="added">+ ' in seen.body
+    assert "no other one is kept" not in seen.page.text
+    load(13, sources=150)
+    seen = uma.get(path)
+    assert seen.body.count('<span class="added">') + seen.body.count('<span class="same">') <= words.MOST_LINES
+    assert "The difference goes on; the API has both texts." in seen.page.text
+    shown = vera.get(path).page.text
+    assert "Your role may not read what Collectors load." in shown
+    assert "How it differs" not in shown
+    assert world.daemon.request("DELETE", "/v1/resources/Configuration/compared").status == 204
 
 
 def test_a_plan_is_a_permalink_that_is_marked_when_it_is_stale(world: ConsoleWorld) -> None:

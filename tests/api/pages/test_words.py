@@ -56,6 +56,13 @@ def test_a_difference_has_some_lines_around_each_change() -> None:
     assert words.line_changes(old, old) == []
 
 
+def test_a_difference_on_a_page_is_bounded_and_counts_all() -> None:
+    old, new = ("\n".join(f"{side} {number}" for number in range(1_000)) for side in ("old", "new"))
+    found = words.difference(old, new)
+    assert (len(found["lines"]), found["counts"], found["more"]) == (600, {"added": 1_000, "removed": 1_000}, True)
+    assert words.difference(old, old) == {"lines": [], "counts": {}, "more": False}
+
+
 def test_every_state_of_the_contract_has_a_known_colour() -> None:
     assert {words.tone(state) for state in words.TONES} == {"good", "bad", "warn"}
     assert words.tone("closed") == "calm"

@@ -85,6 +85,11 @@ ATTACKS = (
         asking("GET", "/v1/resources/Configuration/fleet-wide/raw", role="viewer"),
         takes("the role user"),
     ),
+    _row(
+        "a viewer reads what Collectors ran before",
+        asking("GET", "/v1/resources/Configuration/fleet-wide/collector.yaml?previous=true", role="viewer"),
+        takes("the role user"),
+    ),
     _row("approving without the role", approving, takes("the role admin")),
     _row(
         "suspending without the role",
