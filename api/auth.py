@@ -104,6 +104,11 @@ class Cookies:
         """The name of the cookie for a sign-in through the provider."""
         return self._named("reconciler-flow")
 
+    @property
+    def done(self) -> str:
+        """The name of the cookie that says on the next page what a button did."""
+        return self._named("reconciler-done")
+
     def given(self, name: str, value: str, *, seconds: int | None = None) -> Header:
         """Return the header that sets a cookie, for a time or until the browser is closed."""
         lasting = "" if seconds is None else f"; Max-Age={seconds}"

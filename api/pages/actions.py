@@ -1,20 +1,22 @@
 """Buttons of the console: each is an operation of the API, and its refusals are those of the API."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
 
-from api import errors
+from api import auth, errors
 from api.calls import Call, Subject
 from api.pages import forms
 from api.pages.asking import Api
-from api.pages.forms import Form, PagePath
+from api.pages.forms import FailureLink, Form, PagePath
 from api.routing import Routes
-from reconciler.auth.oidc import flows
 
 routes = Routes(forms.STYLE)
+
+REFUSED = "This was refused, and nothing was changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,30 @@ ACTIONS = {
 DONE = {name: action.done for name, action in ACTIONS.items()}
 
 
+DONE_SECONDS = 10  # that the next page may take to say what was done
+LONGEST_BACK = 2_048  # characters
+_BACK = re.compile(r"/(?!/)[!-\[\]-~]*")  # a path of ours: no host, no backslash that a browser takes for a slash
+
+
+def local(text: str) -> str:
+    """Return the path and query of a page of ours, or that of the overview for any other text."""
+    return text if len(text) <= LONGEST_BACK and _BACK.fullmatch(text) else PagePath.HOME
+
+
 @routes.add(f"POST {PagePath.ACT}", Subject.PUBLIC)
 async def act(call: Call) -> Response:
-    """Do what a button says, and lead back to its page."""
+    """Do what a button says, and lead back to its page; or say why it is refused, with the way back."""
     form = await forms.read_own_form(call)
-    name, project, back = form.text("action"), form.text("project"), flows.local_path(form.text("back"))
+    name, project, back = form.text("action"), form.text("project"), local(form.text("back"))
     action = ACTIONS.get(name)
     if action is None:
         raise errors.BadRequest("There is no such action.")
     parameters, body = action.parameters(form), action.members(form)
-    await Api(call).ask(action.operation, project=project, body=body, **parameters)
-    return forms.elsewhere(f"{back}{'&' if '?' in back else '?'}done={name}")
+    try:
+        await Api(call).ask(action.operation, project=project, body=body, **parameters)
+    except errors.Problem as problem:
+        links = (FailureLink(back, "Go back"), forms.OVERVIEW)
+        told = {"heading": REFUSED, "sentences": problem.sentences, "links": links}
+        return forms.page("message", status=problem.status, headers=problem.headers, **told)
+    cookies = auth.cookies(call)
+    return forms.elsewhere(back, cookies.given(cookies.done, name, seconds=DONE_SECONDS))

@@ -1,4 +1,4 @@
-"""The frame of the console: who looks, which project they chose, what a page is made of, and its words.
+"""The frame of the console: the visitor, the chosen project, the menu, and what every page is made of.
 
 A page of the console is a handler of a `View`:
 
@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
-from api import access
+from api import access, auth
 from api.calls import Call, Subject
 from api.pages import forms, sign_in
 from api.pages.actions import ACTIONS, DONE
@@ -30,7 +30,7 @@ routes = Routes(Style(OF_CONSOLE, forms.failure_page))
 
 MOST_PROJECTS = 200  # in the list to choose from
 
-# The sections in the order of the menu. Whoever may not call the operation does not see the section.
+# The sections in the order of the menu. A visitor sees those whose operation they may call in a shown project.
 SECTIONS = (
     (PagePath.HOME, "Overview", "GET /v1/repositories"),
     (PagePath.PROBLEMS, "Problems", "GET /v1/repositories"),
@@ -44,6 +44,8 @@ SECTIONS = (
     (PagePath.PEOPLE, "People", "GET /v1/users"),
     (PagePath.ALL_KEYS, "Keys", "GET /v1/api-keys"),
 )
+
+LISTS = frozenset(path for path, _, _ in SECTIONS)
 
 
 class View:
@@ -95,30 +97,43 @@ class View:
 
     @property
     def here(self) -> str:
-        """The path and query of this page, without the word of what was done."""
-        pairs = [(name, value) for name, value in self.query.values.items() if name != "done"]
+        """The path and query of this page."""
         path = quote(self._path)
-        return f"{path}?{urlencode(pairs)}" if pairs else path
+        return f"{path}?{urlencode(self.query.values)}" if self.query.values else path
+
+    @property
+    def filters(self) -> tuple[str, dict[str, str]]:
+        """Where another project is chosen: the path of this list with the rest of its query, or the overview."""
+        if self._path not in LISTS:
+            return PagePath.HOME, {}
+        return self._path, {name: text for name, text in self.query.values.items() if name not in ("project", "after")}
 
     def sections(self) -> list[tuple[str, str]]:
         """Return the sections that the visitor may see, with their paths."""
-        may, project = self.api.may, self.project
-        return [(self.link(path), name) for path, name, operation in SECTIONS if may(operation, project=project)]
+        scope, may = self.scope or ("",), self.api.may
+        return [
+            (self.link(path), name)
+            for path, name, operation in SECTIONS
+            if any(may(operation, project=project) for project in scope)
+        ]
 
     def page(self, template: str, *, section: str, live: str = "", status: int = 200, **values: Any) -> Response:
         """Render a page. `live` names the types of events, with spaces between, after which it is shown anew."""
         user: User | None = self.call.directory.user(self.call.principal.user or "")
+        cookies = auth.cookies(self.call)
+        done = auth.read_cookie(self.call.headers, cookies.done)
         who = self.call.principal.name if user is None else user.display_name or user.name
         return forms.page(
             template,
             status=status,
+            headers=(cookies.taken(cookies.done),) if done else (),
             who=who,
             can_sign_out=self.call.services.anybody is None,
             view=self,
             now=self.now,
             section=section,
             live=live,
-            done=DONE.get(self.text("done"), ""),
+            done=DONE.get(done, ""),
             **values,
         )
 
@@ -127,8 +142,8 @@ Handler: TypeAlias = Callable[[View], Awaitable[Response]]
 
 
 def page(operation: str, *, known: Sequence[str] = ()) -> Callable[[Handler], Handler]:
-    """Have the decorated handler show a page to whoever is signed in; everybody else signs in first."""
-    names = frozenset({"project", "done", *known})
+    """Have the decorated handler show a page to people who are signed in; all others sign in first."""
+    names = frozenset({"project", *known})
 
     def register(handler: Handler) -> Handler:
         @routes.add(operation, Subject.PUBLIC)
@@ -137,7 +152,11 @@ def page(operation: str, *, known: Sequence[str] = ()) -> Callable[[Handler], Ha
                 return await _sign_in(call)
             query = Query(call.query, known=names, strict=False)
             query.check()
-            return await handler(View(call, query))
+            view = View(call, query)
+            # Without a role there is nothing to show; organization admins reach every project.
+            if not view.projects:
+                return view.page("without-role", section="")
+            return await handler(view)
 
         return handler
 

@@ -39,6 +39,12 @@ async def show(view: View) -> Response:
     return await _shown(view, tested=None)
 
 
+@console.page(f"GET {ONE}/test")
+async def lead_back(view: View) -> Response:
+    """Lead to the page of the destination: a test is sent by its button alone."""
+    return forms.elsewhere(view.call.scope["path"].removesuffix("/test"))
+
+
 @console.routes.add(f"POST {ONE}/test", Subject.PUBLIC)
 async def test(call: Call) -> Response:
     """Send a test record, and show what came of it on the page of the destination."""
@@ -64,7 +70,7 @@ async def _shown(view: View, *, tested: Mapping[str, Any] | None) -> Response:
         live="delivery",
         project=project,
         delivery=delivery,
-        charts=charts(hour["samples"], hour["interval"]),
+        charts=charts(hour["samples"], hour["interval"], now=delivery),
         box=(WIDTH, HEIGHT),
         dead=dead,
         tested=tested,
@@ -86,10 +92,13 @@ class Chart(NamedTuple):
     is_bad: bool
 
 
-def charts(samples: Sequence[Mapping[str, Any]], interval: int) -> list[Chart]:
-    """Draw the last hour: records per second delivered, records queued, and dead letters."""
+def charts(samples: Sequence[Mapping[str, Any]], interval: int, *, now: Mapping[str, Any] | None = None) -> list[Chart]:
+    """Draw the last hour: records per second delivered, records queued, and what failed. A delivery is its end."""
     delivered = [one["delivered"] / interval for one in samples]
     queued = [one["queued"] for one in samples]
+    if now is not None:
+        delivered.append(now["rates"]["delivered"] or 0)
+        queued.append(now["queue"]["records"])
     failed = [one["retried"] + one["dead"] for one in samples]
     return [
         _chart("Delivered per second", delivered),
@@ -98,13 +107,13 @@ def charts(samples: Sequence[Mapping[str, Any]], interval: int) -> list[Chart]:
     ]
 
 
-MOST_SAMPLES = 60
+MOST_POINTS = 61  # those of an hour, and now
 
 
 def _chart(title: str, values: Sequence[float], *, is_bad: bool = False) -> Chart:
     """Draw one line; the newest value is at the right, and a chart without values is empty."""
     top = max(values, default=0)
-    step = WIDTH / (MOST_SAMPLES - 1)
+    step = WIDTH / (MOST_POINTS - 1)
     begin = WIDTH - step * (len(values) - 1)
     points = [
         f"{begin + number * step:.1f} {HEIGHT - 2 - (value / top * (HEIGHT - 4) if top else 0):.1f}"

@@ -1,5 +1,6 @@
 """The overview: is my last commit live, and is anything wrong?"""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -22,12 +23,13 @@ async def show(view: View) -> Response:
     delivering = {(one["project"], name) for one in deliveries for name in one["configurations"]}
     busy = [one for one in deliveries if one["queue"]["records"] or not _is_fine(one)]
     notifications = await states.notifications(view)
+    in_trouble = [one for one in deliveries if not _is_fine(one)]
     return view.page(
         "overview",
         section="Overview",
         live=LIVE,
         most=MOST_SHOWN,
-        verdict=_verdict(repositories, [one for one in deliveries if not _is_fine(one)], configurations),
+        verdict=_verdict(view, repositories, in_trouble, configurations, notifications),
         repositories=repositories,
         configurations=configurations,
         delivering=len(delivering),
@@ -42,21 +44,28 @@ def _is_fine(delivery: dict[str, Any]) -> bool:
 
 
 def _verdict(
-    repositories: list[dict[str, Any]], deliveries: list[dict[str, Any]], configurations: list[dict[str, Any]]
+    view: View,
+    repositories: Sequence[Mapping[str, Any]],
+    deliveries: Sequence[Mapping[str, Any]],
+    configurations: Sequence[Mapping[str, Any]],
+    notifications: Sequence[Mapping[str, Any]],
 ) -> states.State:
     """Answer both questions in a sentence."""
-    behind = [one for one in repositories if one["verdict"].word != states.LIVE]
     if not repositories:
-        return states.State("nothing is followed", "The settings name no repository: `repositories` lists them.")
+        return states.State("no repository", "No repository fills what you see here.")
+    behind = [one for one in repositories if one["verdict"].word != states.LIVE]
     wrong = []
     if behind:
-        wrong.append(f"{len(behind)} of {counted(len(repositories), 'repository', 'repositories')} not wholly live")
+        total = counted(len(repositories), "repository", "repositories")
+        wrong.append(f"{len(behind)} of {total} not wholly live")
     if configurations:
-        declared = "it declares" if len(configurations) == 1 else "they declare"
-        wrong.append(f"{counted(len(configurations), 'Configuration')} without the effect that {declared}")
+        wrong.append(f"{counted(len(configurations), 'Configuration')} not working as declared")
     if deliveries:
-        wrong.append(f"{counted(len(deliveries), 'destination')} to look at")
-    if not wrong:
-        return states.State("all is live", "Every commit is applied, and everything delivers that should.")
-    sentence = "; ".join(wrong)
-    return states.State("look here", f"{sentence[0].upper()}{sentence[1:]}.")
+        wrong.append(f"{counted(len(deliveries), 'destination')} in trouble")
+    if notifications:
+        wrong.append(counted(len(notifications), "open notification"))
+    if wrong:
+        return states.State("needs attention", f"{'; '.join(wrong)}.")
+    if view.unread:
+        return states.State("starting", "Every commit is applied; delivery is not known yet.")
+    return states.State("all is live", "Every commit is applied, and everything delivers that should.")

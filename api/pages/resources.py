@@ -22,30 +22,42 @@ OWNED = ("apiVersion", "kind", "metadata", "spec")
 
 @console.page(f"GET {PagePath.RESOURCES}", known=FILTERS)
 async def search(view: View) -> Response:
-    """Show the resources that a search finds."""
+    """Show the resources that a search finds in the chosen projects, project by project."""
     asked = {name: view.text(name) for name in FILTERS}
-    project, mistakes = view.project, list[str]()
-    answer: dict[str, Any] = {"resources": [], "next": None}
+    mistakes, found, following = list[str](), list[dict[str, Any]](), ""
     try:
-        answer = await view.api.ask("GET /v1/resources", project=project, query={**asked, "limit": PAGE})
+        found, following = await _search(view, asked)
     except errors.BadRequest as problem:
         mistakes = [*problem.sentences]
-    following = view.link(PagePath.RESOURCES, **{**asked, "project": project, "after": answer["next"]})
     return view.page(
         "resources",
         section="Resources",
         live="resource",
         status=400 if mistakes else 200,
-        project=project,
         asked=asked,
         is_filtered=any(asked.values()),
         mistakes=mistakes,
-        found=[{**one, "state": states.wanting_word(one)} for one in answer["resources"]],
-        following=following if answer["next"] else "",
+        found=[{**one, "state": states.wanting_word(one)} for one in found],
+        following=view.link(PagePath.RESOURCES, **{**asked, "after": following}) if following else "",
         kinds=[kind.name for kind in names.KINDS],
         statuses=STATES,
         page_of=states.resource_page,
     )
+
+
+async def _search(view: View, asked: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
+    """Return at most a page of rows, each with its `project`, and where the next page begins: `project/Kind/name`."""
+    begin, _, after = asked["after"].partition("/")
+    found: list[dict[str, Any]] = []
+    for project in (one for one in view.scope if one >= begin):
+        query = {**asked, "after": after if project == begin else "", "limit": PAGE - len(found)}
+        answer = await view.api.ask("GET /v1/resources", project=project, query=query)
+        found += [{**one, "project": project} for one in answer["resources"]]
+        if answer["next"]:
+            return found, f"{project}/{answer['next']}"
+        if len(found) == PAGE:
+            return found, f"{project}/{found[-1]['kind']}/{found[-1]['name']}"
+    return found, ""
 
 
 @console.page(f"GET {PagePath.RESOURCES}/{{of}}/{{kind}}/{{name}}", known=("version", "from"))

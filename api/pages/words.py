@@ -54,7 +54,8 @@ BAD = (
 WARN = (
     *(
         "partly live",
-        "look here",
+        "needs attention",
+        "starting",
         "partial",
         "held",
         "prune-held",

@@ -127,6 +127,7 @@ path                  method stranger signed-in
 /delivery             GET    303      200
 /delivery/{of}/{name} GET    303      404
 /delivery/{of}/{name}/test POST 401   415
+/delivery/{of}/{name}/test GET 303    303
 /runs                 GET    303      200
 /runs/{id}            GET    303      404
 /plans                GET    303      200
