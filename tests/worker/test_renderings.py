@@ -44,6 +44,11 @@ def text(world: World, name: str = "web") -> str | None:
     return found[0]["body"].decode() if found and found[0]["body"] is not None else None
 
 
+def former(world: World) -> str | None:
+    found = world.all("select previous from rendering where configuration = 'web'")
+    return found[0]["previous"].decode() if found and found[0]["previous"] is not None else None
+
+
 def begin(world: World, *more: dict[str, Any]) -> None:
     world.apply([source_type("- filelog: {include: [/a]}"), shared("basic"), configuration(), *more])
 
@@ -164,6 +169,21 @@ def test_a_value_that_becomes_a_secret_is_in_no_rendering_any_more(world: World)
     fault = status(world)["rendering"]["fault"]
     assert (text(world), fault["parameter"], "${env:NAME}" in fault["reason"]) == (None, "token", True)
     assert "canary-x" not in json.dumps(status(world))
+
+
+def test_a_value_that_becomes_a_secret_is_in_no_former_rendering_either(world: World) -> None:
+    template = "- filelog:\n    include:\n    - {{ .token }}"
+    begin(world)
+    world.apply([source_type(template, {"name": "token", "type": "string"})])
+    for value in ("canary-x", "${env:TOKEN}"):
+        given = [{"name": "token", "value": value}]
+        world.apply([configuration(sources=[{"type": "own", "parameters": given}])])
+        world.render()
+    assert "canary-x" in (former(world) or "")
+    world.apply([source_type(template, {"name": "token", "type": "string", "options": {"sensitive": True}})])
+    assert (text(world), former(world)) == (None, None)
+    world.render()
+    assert ("${env:TOKEN}" in (text(world) or ""), former(world)) == (True, None)
 
 
 def test_a_hostile_type_ends_in_time_and_others_are_rendered(world: World) -> None:
