@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import hmac
 import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -14,7 +16,7 @@ from reconciler.auth import admission as auth_admission
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.admission import Admission, Arrival, NotAdmitted
 from reconciler.auth.changes import Conflict
-from reconciler.auth.rate_limits import SignInAttempts
+from reconciler.auth.rate_limits import BoundedDict, SignInAttempts
 from reconciler.auth.sessions import SessionGone, Sessions
 from reconciler.model import errors, ids
 from reconciler.model import text as model_text
@@ -60,13 +62,17 @@ def is_right_password(password: str, encoded: str) -> bool:
         return False
 
 
-# Signing in with a name and a password, for the pages and the API. Each request with HTTP Basic compares it: programs
-# send a key.
+# Signing in with a name and a password, for the pages and the API.
+#
+# HTTP Basic sends the password with every request, and comparing costs 25 ms of processor time. So a right password is
+# remembered for a moment, as an HMAC with a key of this process.
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 2  # passwords compared at a time: each takes a processor and 19 MiB
 WAITING = 64  # attempts that wait for that; more are turned away
+REMEMBERED_SECONDS = 300.0
+MOST_REMEMBERED = 1_000
 PASSWORD_LONGEST = 1_024  # characters of a password; nothing longer was ever accepted
 
 T = TypeVar("T")
@@ -80,6 +86,15 @@ class Throttled(errors.Transient):
         self.seconds = seconds
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """A right password: its person, and the time until which it counts. A new password makes it void."""
+
+    user: User
+    proof: bytes
+    until: float
+
+
 class SigningIn:
     """Compares passwords, at most two at a time."""
 
@@ -87,6 +102,8 @@ class SigningIn:
         self._accounts = accounts
         self._monotonic = monotonic
         self._attempts = SignInAttempts()
+        self._secret = os.urandom(32)
+        self._remembered: BoundedDict[str, _Remembered] = BoundedDict(MOST_REMEMBERED)
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="passwords")
         self._places = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
@@ -96,21 +113,35 @@ class SigningIn:
 
         `address` is where the attempt comes from, as text.
         """
-        async with self._turn():
-            user = self._accounts.directory.users.get(name)
-            if (seconds := self._attempts.wait(name, address, now=self._monotonic())) > 0:
-                raise Throttled("Too many attempts to sign in failed; wait.", seconds=seconds)
-            if len(password) > PASSWORD_LONGEST or not await self._is_right(user, password):
-                self._attempts.failed(name, address, now=self._monotonic())
-                # While anybody waits nothing is compared, so there are as many lines as failures that are forgotten.
-                if self._attempts.wait(name, address, now=self._monotonic()) > 0:
-                    # A name that nobody has may be a password that was typed in its place.
-                    who = "somebody unknown" if user is None else user.name
-                    log.warning("Signing in as %s from %s fails again and again; it is slowed down.", who, address)
-                return None
-            self._attempts.succeeded(name, address)
+        user = self._accounts.directory.users.get(name)
+        proof = hmac.digest(self._secret, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
+        if not self._is_remembered(name, user, proof):
+            async with self._turn():
+                # Check again: attempts at the same time may have succeeded, or failed too often.
+                user = self._accounts.directory.users.get(name)
+                if not self._is_remembered(name, user, proof) and not await self._signs_in(
+                    name, user, password, proof=proof, address=address
+                ):
+                    return None
         user = self._accounts.directory.users.get(name)
         return None if user is None else self._accounts.directory.principal(user)
+
+    async def _signs_in(self, name: str, user: User | None, password: str, *, proof: bytes, address: str) -> bool:
+        """Compare the password, count a failure, and remember a success. Raises Throttled instead of comparing."""
+        if (seconds := self._attempts.wait(name, address, now=self._monotonic())) > 0:
+            raise Throttled("Too many attempts to sign in failed; wait.", seconds=seconds)
+        if len(password) > PASSWORD_LONGEST or not await self._is_right(user, password):
+            self._attempts.failed(name, address, now=self._monotonic())
+            # While anybody waits nothing is compared, so there are as many lines as failures that are forgotten.
+            if self._attempts.wait(name, address, now=self._monotonic()) > 0:
+                # A name that nobody has may be a password that was typed in its place.
+                who = "somebody unknown" if user is None else user.name
+                log.warning("Signing in as %s from %s fails again and again; it is slowed down.", who, address)
+            return False
+        assert user is not None
+        self._attempts.succeeded(name, address)
+        self._remembered[user.name] = _Remembered(user, proof, self._monotonic() + REMEMBERED_SECONDS)
+        return True
 
     def close(self) -> None:
         """Refuse further comparisons; those in progress end by themselves."""
@@ -141,6 +172,12 @@ class SigningIn:
                 yield
         finally:
             self._waiting -= 1
+
+    def _is_remembered(self, name: str, user: User | None, proof: bytes) -> bool:
+        found = self._remembered.get(name)
+        if found is None or user is None or found.user.password != user.password or found.user.id != user.id:
+            return False
+        return self._monotonic() < found.until and hmac.compare_digest(found.proof, proof)
 
 
 # Refusals in the log. They contain only the names of claims, shortened and on one line, since the provider chose them.

@@ -10,7 +10,7 @@ import pytest
 from reconciler.auth import changes, sign_in
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.rate_limits import PER_PAIR, SECONDS
-from reconciler.auth.sign_in import AT_ONCE, WAITING, SigningIn, Throttled
+from reconciler.auth.sign_in import AT_ONCE, REMEMBERED_SECONDS, WAITING, SigningIn, Throttled
 from reconciler.store.sqlite import SqliteStore
 from tests.auth import directories
 from tests.store.contract_access import amend, whole
@@ -92,6 +92,19 @@ async def test_only_the_right_password_of_somebody_who_has_one_is_right(
     assert await name_of(door, name, password) == found
 
 
+async def test_what_was_right_is_remembered_for_a_while_and_only_that(
+    door: SigningIn, stopwatch: Stopwatch, compared: list[str]
+) -> None:
+    await name_of(door, "una", PASSWORD)
+    compared.clear()
+    assert await name_of(door, "una", PASSWORD) == "user:una"
+    assert compared == []
+    assert await name_of(door, "una", "another password") is None
+    stopwatch.seconds = REMEMBERED_SECONDS
+    assert await name_of(door, "una", PASSWORD) == "user:una"
+    assert len(compared) == 2
+
+
 async def test_a_new_password_ends_the_old_one_at_once(door: SigningIn, accounts: Accounts) -> None:
     assert await name_of(door, "una", PASSWORD) == "user:una"
     await give_password(accounts, "another password")
@@ -153,3 +166,11 @@ async def test_guesses_that_come_together_are_counted_together(door: SigningIn, 
     answers = await asyncio.gather(*(name_of(door, "una", f"guess {n}") for n in range(50)), return_exceptions=True)
     assert [type(answer) for answer in answers].count(Throttled) == 50 - len(compared)
     assert PER_PAIR <= len(compared) < PER_PAIR + AT_ONCE
+
+
+async def test_a_password_that_comes_often_at_once_is_compared_for_the_first_alone(
+    door: SigningIn, compared: list[str]
+) -> None:
+    answers = await asyncio.gather(*(name_of(door, "una", PASSWORD) for _ in range(50)))
+    assert answers == ["user:una"] * 50
+    assert len(compared) <= AT_ONCE
