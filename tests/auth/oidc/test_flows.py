@@ -14,6 +14,7 @@ NOW = 1_800_000_000.0
 COOKIE = set(string.ascii_letters + string.digits + "-_.=")
 
 LOCAL = [
+    "/a?b=%2Fc+d",
     "/",
     "/account",
     "/a/b/",
@@ -67,7 +68,8 @@ ELSEWHERE = [
     "/a;b=c",
     "/@b",
     "/a:b",
-    "/a?b=%2Fc",
+    "/a%2Fc",
+    "/a?b=%zz",
     "/a?b=https://x.example",
     "/" + "a" * 1024,
 ]
