@@ -20,6 +20,10 @@ from reconciler.settings.models import Settings
 
 MIRRORS = "mirrors"
 HOMES = "git"
+# What we name, and only that: `<name>-<12 hex>.git`, beside it `.git.proposals-<number>`, and of either `.….new` or
+# `.….old` while it is made anew.
+MIRROR = re.compile(r"\.?[^/]+-[0-9a-f]{12}\.git(\.proposals-[0-9]+)?(\.new|\.old)?")
+HOME = re.compile(r"[^/]+-[0-9a-f]{12}")
 UNREADABLE = re.compile(r"[^A-Za-z0-9]+")
 NAME_CHARACTERS = 40  # of a remote's own name, in that of its folders
 
@@ -41,11 +45,17 @@ def retire_leftovers(state_directory: Path, *, kept: Iterable[str]) -> list[Path
     are fetched again when a plan needs them. Renames are quick, and after them a repository that is added again cannot
     meet its own removal. Call it before any repository is followed.
     """
-    mirrored = [path for path in _entries(state_directory / MIRRORS) if _place_of(path.name) not in frozenset(kept)]
-    unused = [*mirrored, *_entries(state_directory / HOMES)]
-    # A killed process leaves folders that it was about to remove.
-    aside = [path for path in unused if mirrors.GONE.fullmatch(path.name)]
-    return [*aside, *mirrors.retire_folder(path for path in unused if path not in aside)]
+    places = frozenset(kept)
+    aside: list[Path] = []
+    unused: list[Path] = []
+    for path in [*_entries(state_directory / MIRRORS), *_entries(state_directory / HOMES)]:
+        ours = MIRROR if path.parent.name == MIRRORS else HOME
+        is_kept = path.parent.name == MIRRORS and _place_of(path.name) in places
+        if mirrors.GONE.fullmatch(path.name):
+            aside.append(path)  # the process before this one ended before it had removed it
+        elif ours.fullmatch(path.name) and not is_kept:
+            unused.append(path)
+    return [*aside, *mirrors.retire_folder(unused)]
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -26,6 +26,8 @@ URL = "/srv/git/telemetry.git"
 def test_a_place_is_named_after_the_remote(url: str, name: str) -> None:
     shown, _, digest = following.remote_place(url, ANONYMOUS).rpartition("-")
     assert (shown, len(digest)) == (name, 12)
+    assert following.MIRROR.fullmatch(f"{shown}-{digest}.git")
+    assert following.HOME.fullmatch(f"{shown}-{digest}")
 
 
 def test_whatever_tells_remotes_apart_tells_their_places_apart() -> None:
@@ -60,6 +62,7 @@ def test_a_start_removes_what_no_repository_has_and_what_served_the_last_process
     assert left - {path.name for path in aside} == {
         f"{kept}.git",
         f".{kept}.git.new",  # the mirror's own matter
+        "of-somebody-else",
         f"{gone}-link.git",
     }
-    assert len(aside) == 9
+    assert len(aside) == 8

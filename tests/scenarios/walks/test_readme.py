@@ -36,7 +36,7 @@ def test_what_it_shows_is_what_happens(walk: Walk) -> None:
         if walk.ran == ["make run"]:
             export(walk, walk.terminal("demo"))
     assert [command for command in walk.ran if command.startswith(("make ", "curl "))] == [walk.ran[0], walk.ran[-2]]
-    assert sum("reconciler " in command for command in walk.ran) == 5
+    assert sum("reconciler " in command for command in walk.ran) == 4
 
 
 def export(walk: Walk, demo: Terminal) -> None:
