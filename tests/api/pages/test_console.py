@@ -208,9 +208,9 @@ def test_people_projects_and_notifications_are_managed(world: ConsoleWorld) -> N
     assert world.daemon.get("/v1/users/nia").status == 404
     uma = world.browser("uma")
 
-    def of_the_project() -> list[str]:
+    def of_the_project() -> list[str] | None:
         found = world.daemon.get("/v1/api/notifications").body["notifications"]
-        return [one["metadata"]["id"] for one in found if one["spec"]["scope"] == "project"]
+        return [one["metadata"]["id"] for one in found if one["spec"]["scope"] == "project"] or None
 
     opened = daemons.until(of_the_project, "a notification opens")
     shown = press(uma, "note", "/notifications", id=opened[0], userStatus="dismissed")
