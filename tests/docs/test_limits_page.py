@@ -65,10 +65,7 @@ PROVIDER = discovery.LIMITS
             f"{rendering.MOST_CHARACTERS:,} characters",
         ),
         ("an ID token that is sent back at sign-out", f"{flows.LONGEST_HINT:,} characters"),
-        (
-            "audit events in one answer",
-            f"{audit_events.LARGEST_PAGE:,}; as lines, all in {audit_events.EXPORT_SECONDS:,.0f} s",
-        ),
+        ("audit events in one answer", f"{audit_events.LARGEST_PAGE:,}"),
         (
             "kinds of refused attempts that the audit distinguishes",
             f"{rate_limits.MOST_OF_ONE} a minute of strangers, and of each of {rate_limits.CALLERS} callers",

@@ -42,6 +42,7 @@ _CHANGING = re.compile(
 _NAMED = (
     (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "PORT"),
     (re.compile(r"(?<=^Key         )\S+$|(?<=SERVICE_API_KEY=)\S+$", re.MULTILINE), "KEY"),
+    (re.compile(r"(?<=with the password )\S+$", re.MULTILINE), "PASSWORD"),
     (re.compile(r"/\S*/reconciler-demo-\w+"), "FOLDER"),
     (re.compile(r"(?<=Commit )[0-9a-f]{12}"), "COMMIT"),
 )
