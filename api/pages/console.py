@@ -1,4 +1,4 @@
-"""The frame of the console: who looks, which project they chose, what a page is made of, and its words.
+"""The frame of the console: the visitor, the chosen project, the menu, and what every page is made of.
 
 A page of the console is a handler of a `View`:
 
@@ -30,7 +30,7 @@ routes = Routes(Style(OF_CONSOLE, forms.failure_page))
 
 MOST_PROJECTS = 200  # in the list to choose from
 
-# The sections in the order of the menu. Whoever may not call the operation does not see the section.
+# The sections in the order of the menu. A visitor sees those whose operation they may call in a shown project.
 SECTIONS = (
     (PagePath.HOME, "Overview", "GET /v1/repositories"),
     (PagePath.PROBLEMS, "Problems", "GET /v1/repositories"),
@@ -38,11 +38,11 @@ SECTIONS = (
     (PagePath.DELIVERY, "Delivery", "GET /v1/deliveries"),
     (PagePath.RUNS, "Runs", "GET /v1/runs"),
     (PagePath.PLANS, "Plans", "GET /v1/plans"),
-    (PagePath.OPEN, "Notifications", "GET /v1/api/notifications"),
+    (PagePath.NOTIFICATIONS, "Notifications", "GET /v1/api/notifications"),
     (PagePath.AUDIT, "Audit", "GET /v1/audit-events"),
     (PagePath.PROJECTS, "Projects", "GET /v1/projects"),
     (PagePath.PEOPLE, "People", "GET /v1/users"),
-    (PagePath.ALL_KEYS, "Keys", "GET /v1/api-keys"),
+    (PagePath.KEYS, "Keys", "GET /v1/api-keys"),
 )
 
 
@@ -127,7 +127,7 @@ Handler: TypeAlias = Callable[[View], Awaitable[Response]]
 
 
 def page(operation: str, *, known: Sequence[str] = ()) -> Callable[[Handler], Handler]:
-    """Have the decorated handler show a page to whoever is signed in; everybody else signs in first."""
+    """Have the decorated handler show a page to people who are signed in; all others sign in first."""
     names = frozenset({"project", "done", *known})
 
     def register(handler: Handler) -> Handler:

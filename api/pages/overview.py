@@ -4,22 +4,22 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api.pages import console, states
+from api.pages import console, parts, states
 from api.pages.console import View
 from api.pages.forms import PagePath
 from reconciler.model.text import counted
 
+MOST_NAMES = 100  # in a fold, and rows of repositories
 MOST_SHOWN = 12  # lines of a part; the part's own page has the rest
 LIVE = "repository run resource delivery notification"
 
 
-@console.page(f"GET {PagePath.HOME}")
+@console.page(f"GET {PagePath.HOME}", known=("after",))
 async def show(view: View) -> Response:
     """Show repositories, Configurations, queues and open notifications of the chosen projects."""
     repositories = await states.repositories(view)
-    configurations = await states.wanting(view, "Configuration")
     deliveries = await states.deliveries(view)
-    delivering = {(one["project"], name) for one in deliveries for name in one["configurations"]}
+    configurations = await states.configurations(view, deliveries)
     busy = [one for one in deliveries if one["queue"]["records"] or not _is_fine(one)]
     notifications = await states.notifications(view)
     return view.page(
@@ -27,14 +27,19 @@ async def show(view: View) -> Response:
         section="Overview",
         live=LIVE,
         most=MOST_SHOWN,
-        verdict=_verdict(repositories, [one for one in deliveries if not _is_fine(one)], configurations),
+        verdict=_verdict(repositories, [one for one in deliveries if not _is_fine(one)], configurations.wanting),
         repositories=repositories,
+        part=parts.of(view, sorted(repositories, key=_is_live), most=MOST_NAMES),
         configurations=configurations,
-        delivering=len(delivering),
+        most_names=MOST_NAMES,
         deliveries=deliveries,
         busy=busy,
         notifications=notifications,
     )
+
+
+def _is_live(repository: dict[str, Any]) -> bool:
+    return bool(repository["verdict"].word == states.LIVE)
 
 
 def _is_fine(delivery: dict[str, Any]) -> bool:
@@ -52,11 +57,11 @@ def _verdict(
     if behind:
         wrong.append(f"{len(behind)} of {counted(len(repositories), 'repository', 'repositories')} not wholly live")
     if configurations:
-        declared = "it declares" if len(configurations) == 1 else "they declare"
-        wrong.append(f"{counted(len(configurations), 'Configuration')} without the effect that {declared}")
+        works = "does not work as declared" if len(configurations) == 1 else "do not work as declared"
+        wrong.append(f"{counted(len(configurations), 'Configuration')} {works}")
     if deliveries:
-        wrong.append(f"{counted(len(deliveries), 'destination')} to look at")
+        wrong.append(f"{counted(len(deliveries), 'destination')} failing, held or with dead letters")
     if not wrong:
         return states.State("all is live", "Every commit is applied, and everything delivers that should.")
     sentence = "; ".join(wrong)
-    return states.State("look here", f"{sentence[0].upper()}{sentence[1:]}.")
+    return states.State("needs attention", f"{sentence[0].upper()}{sentence[1:]}.")

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = {"meta", "link", "img", "input", "br"}
+VOID = {"meta", "link", "img", "input", "br", "wbr"}
 UNLABELLED = {"hidden", "submit"}
 
 

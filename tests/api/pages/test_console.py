@@ -87,7 +87,7 @@ def test_sections_are_those_that_a_role_may_read(world: ConsoleWorld) -> None:
 def test_the_overview_answers_if_the_commit_is_live(world: ConsoleWorld) -> None:
     page = world.browser("vera").get("/").page
     text = page.text
-    assert "look here" in text
+    assert "needs attention" in text
     rows = {row.split()[2]: row for row in page.words("tr") if "telemetry" in row or "edge" in row}
     assert any("partly live" in row and "Send the orders" in row for row in page.words("tr"))
     assert any("prune-held" in row for row in page.words("tr")), rows
