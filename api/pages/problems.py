@@ -82,7 +82,7 @@ def _cause(one: Mapping[str, Any]) -> str:
     if suspension := one["suspension"]:
         ends = f" It ends at {suspension['until']}." if suspension["until"] else ""
         return f"{suspension['actor']} suspended it: {suspension['reason']}{ends}"
-    return one["verdict"].reason or f"{counted(one['held']['count'], 'deletion')} held for approval."
+    return one["verdict"].reason or f"Held for approval: {counted(one['held']['count'], 'deletion')}."
 
 
 async def _refused(view: View, repositories: list[dict[str, Any]]) -> list[Problem]:
