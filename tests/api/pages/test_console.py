@@ -447,3 +447,14 @@ def test_a_history_has_the_last_versions_and_compares_with_all(world: ConsoleWor
     assert "host-0" in page.text
     assert "host-24" in page.text
     assert "These are the last 20 versions" in page.text
+
+
+def test_a_large_resource_is_shown_in_part(world: ConsoleWorld) -> None:
+    for number in range(21):
+        text = f"# {number}\n{'#' * 99}\n" + f"# {'x' * 97}\n" * 8_500
+        body = json.loads(consoles.resource("Configuration", "large", {"contentType": "text/yaml", "raw": text}))
+        assert world.daemon.post("/v1/apply", {"resources": [body]}).status == 202, number
+    seen = world.browser("uma").get("/configurations/default/large")
+    assert seen.status == 200
+    assert "These are the first 100 000 of" in seen.page.text
+    assert "The last versions are too large together for this page" in seen.page.text
