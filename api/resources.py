@@ -87,6 +87,7 @@ async def _changed(call: Call, work: Coroutine[Any, Any, ApplyAnswer]) -> Respon
 
 LIST_PARAMETERS = frozenset({"limit", "after", "selector"})
 LARGEST_PAGE = 10_000  # resources
+MOST_VERSIONS = 1_000  # that a request may name as `limit`
 MOST_REFERENCES = 1_000  # in each direction in one answer
 CONFIGURATION = "Configuration"  # the one kind that Collectors load
 YAML = b"text/yaml; charset=utf-8"
@@ -229,9 +230,23 @@ async def delete(call: Call) -> Response:
 @history_routes.add("GET /v1/{kind}/{name}/history", Subject.PROJECT, Permission.READ)
 async def history(call: Call) -> Response:
     """List the versions of a resource."""
-    key = _key(call)
-    pages = _all_shown(call, history_pages(call.services.store, project=call.project, key=key), kind=key.kind)
+    query = requests.Query(call.query, known=frozenset({"limit"}), strict=False)
+    key, limit = _key(call), query.integer("limit", lowest=1, highest=MOST_VERSIONS, default=ALL)
+    query.check()
+    found = _first(history_pages(call.services.store, project=call.project, key=key), limit=limit)
+    pages = _all_shown(call, found, kind=key.kind)
     return responses.Streamed(responses.stream_array(b"versions", pages, empty=_missing(key)))
+
+
+async def _first(pages: AsyncGenerator[list[bytes], None], *, limit: int) -> AsyncGenerator[list[bytes], None]:
+    """Yield the first `limit` of what the pages hold."""
+    left = limit
+    async with aclosing(pages):
+        async for page in pages:
+            yield page[:left]
+            left -= len(page)
+            if left <= 0:
+                return
 
 
 def _hides(call: Call, kind: str) -> bool:

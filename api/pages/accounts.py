@@ -61,7 +61,7 @@ async def show(call: Call) -> Response:
     return forms.elsewhere(f"{PagePath.SIGN_IN}?back={quote(PagePath.ACCOUNT)}")
 
 
-@routes.add(f"POST {PagePath.KEYS}", Subject.PUBLIC)
+@routes.add(f"POST {PagePath.ACCOUNT_KEYS}", Subject.PUBLIC)
 async def make_key(call: Call) -> Response:
     """Make a key, and show it once."""
     form = await forms.read_own_form(call)
@@ -204,7 +204,7 @@ def _page(
 
 
 def _user(call: Call) -> User | None:
-    """The person; None for whoever is at this machine where nobody signs in."""
+    """The person; None for a visitor of a service where nobody signs in."""
     return call.directory.user(call.principal.user or "")
 
 

@@ -53,7 +53,7 @@ MEMBER = "/v1/projects/{name}/members/{user}"
 REPOSITORY = "POST /v1/repositories/{name}"
 
 ACTIONS = {
-    "reconcile": Action(f"{REPOSITORY}/reconcile", "A run was asked for.", has_body=False),
+    "reconcile": Action(f"{REPOSITORY}/reconcile", "A run was requested.", has_body=False),
     "approve": Action(
         f"{REPOSITORY}/approve", "The held deletions are approved; a run carries them out.", body=("commit",)
     ),
@@ -61,15 +61,15 @@ ACTIONS = {
     "resume": Action(f"{REPOSITORY}/resume", "The repository is followed again."),
     "replay": Action(f"{DELIVERY}/replay", "The dead letters are queued again."),
     "replay-one": Action(f"{DELIVERY}/replay", "The dead letter is queued again.", body=("batch",)),
-    "discard": Action(f"{DELIVERY}/discard", "It is discarded.", body=("what",)),
-    "discard-one": Action(f"{DELIVERY}/discard", "It is discarded.", body=("what", "batch")),
+    "discard": Action(f"{DELIVERY}/discard", "The records are discarded.", body=("what",)),
+    "discard-one": Action(f"{DELIVERY}/discard", "The dead letter is discarded.", body=("what", "batch")),
     "note": Action(
-        "POST /v1/api/notifications/{id}/status", "The notification is noted.", path=("id",), body=("userStatus",)
+        "POST /v1/api/notifications/{id}/status", "The notification is updated.", path=("id",), body=("userStatus",)
     ),
-    "create-project": Action("POST /v1/projects", "The project is made.", path=(), body=("name",)),
+    "create-project": Action("POST /v1/projects", "The project is created.", path=(), body=("name",)),
     "member": Action(f"PUT {MEMBER}", "The role is given.", path=("name", "user"), body=("role",)),
     "remove-member": Action(
-        f"DELETE {MEMBER}", "The person is no member any more.", path=("name", "user"), has_body=False
+        f"DELETE {MEMBER}", "The person is not a member any more.", path=("name", "user"), has_body=False
     ),
     "withdraw": Action(
         "DELETE /v1/projects/{name}/invitations/{id}",

@@ -1,13 +1,27 @@
 """The audit, searched, and notifications."""
 
+import re
+from datetime import datetime, timedelta
+
 from starlette.responses import Response
 
 from api import errors
 from api.pages import console, states
 from api.pages.console import View
 from api.pages.forms import PagePath
+from reconciler.model import names
+from reconciler.model.clock import rfc3339
 
 PAGE = 100  # events
+DURATION = re.compile(r"([0-9]{1,4}) ?([smhdw])")
+UNITS = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+RESOURCE_KINDS = frozenset(kind.name for kind in names.KINDS)
 FILTERS = ("kind", "name", "actor", "action", "since", "until")
 
 
@@ -15,7 +29,8 @@ FILTERS = ("kind", "name", "actor", "action", "since", "until")
 async def show_audit(view: View) -> Response:
     """Show the events that a search finds, the newest first."""
     asked = {name: view.text(name) for name in FILTERS}
-    query = {**asked, "project": view.chosen, "after": view.text("after"), "limit": PAGE}
+    bounds = {name: _instant(asked[name], view.now) for name in ("since", "until")}
+    query = {**asked, **bounds, "project": view.chosen, "after": view.text("after"), "limit": PAGE}
     mistakes, events = list[str](), list[dict[str, object]]()
     try:
         events = (await view.api.ask("GET /v1/audit-events", query=query))["events"]
@@ -32,16 +47,23 @@ async def show_audit(view: View) -> Response:
         following=following,
         is_filtered=any(asked.values()),
         page_of=states.resource_page,
+        resource_kinds=RESOURCE_KINDS,
     )
 
 
-@console.page(f"GET {PagePath.OPEN}", known=("all",))
+def _instant(text: str, now: datetime) -> str:
+    """Return the instant that a duration before now is, `24h` for instance; any other text as it is."""
+    found = DURATION.fullmatch(text.strip())
+    return rfc3339(now - int(found[1]) * UNITS[found[2]]) if found else text
+
+
+@console.page(f"GET {PagePath.NOTIFICATIONS}", known=("all",))
 async def show_notifications(view: View) -> Response:
     """Show the open notifications, or all."""
     is_all = bool(view.text("all"))
     found = await states.notifications(view, is_open=not is_all)
     return view.page(
-        "open",
+        "notifications",
         section="Notifications",
         live="notification",
         notifications=found[:PAGE],

@@ -26,6 +26,8 @@ async def show(view: View) -> Response:
     spec = facts["resource"].get("spec") or {}
     deliveries = await _deliveries(view, project, name, spec)
     mine = [one for one in deliveries.values() if name in one["configurations"]]
+    if facts["verdict"].word == "delivers":
+        facts["verdict"] = states.of_delivering(mine)
     rendered = await _rendered(view, project, name)
     return view.page(
         "configuration",

@@ -38,11 +38,11 @@ SECTIONS = (
     (PagePath.DELIVERY, "Delivery", "GET /v1/deliveries"),
     (PagePath.RUNS, "Runs", "GET /v1/runs"),
     (PagePath.PLANS, "Plans", "GET /v1/plans"),
-    (PagePath.OPEN, "Notifications", "GET /v1/api/notifications"),
+    (PagePath.NOTIFICATIONS, "Notifications", "GET /v1/api/notifications"),
     (PagePath.AUDIT, "Audit", "GET /v1/audit-events"),
     (PagePath.PROJECTS, "Projects", "GET /v1/projects"),
     (PagePath.PEOPLE, "People", "GET /v1/users"),
-    (PagePath.ALL_KEYS, "Keys", "GET /v1/api-keys"),
+    (PagePath.KEYS, "Keys", "GET /v1/api-keys"),
 )
 
 LISTS = frozenset(path for path, _, _ in SECTIONS)

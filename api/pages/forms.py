@@ -32,13 +32,13 @@ class PagePath:
     CALLBACK = "/oidc/redirect"
     INVITATION = "/invitation"
     ACCOUNT = "/account"
-    KEYS = "/account/keys"
+    ACCOUNT_KEYS = "/account/keys"
     REVOKE = "/account/keys/revoke"
     PASSWORD = "/account/password"  # noqa: S105 - a path
     EVERYWHERE = "/account/sign-out-everywhere"
     SIGN_OUT = "/sign-out"
     SIGNED_OUT = "/signed-out"
-    NOTIFICATIONS = "/docs/notifications"  # what each type means: notifications lead there
+    NOTIFICATION_TYPES = "/docs/notifications"  # what each type means: notifications lead there
     STYLE = "/assets/style.css"
     ICON = "/assets/icon.svg"
     FAVICON = "/favicon.ico"
@@ -53,11 +53,11 @@ class PagePath:
     DELIVERY = "/delivery"
     RUNS = "/runs"
     PLANS = "/plans"
-    OPEN = "/notifications"
+    NOTIFICATIONS = "/notifications"
     AUDIT = "/audit"
     PROJECTS = "/projects"
     PEOPLE = "/people"
-    ALL_KEYS = "/keys"
+    KEYS = "/keys"
 
 
 # Forms that a browser sends: proved to come from a page of ours, read with limits, each field text.
@@ -118,7 +118,7 @@ class Mistake(NamedTuple):
     sentence: str
 
 
-# Who looks at a page: somebody signed in, whoever is at this machine where nobody signs in, or a stranger.
+# Who looks at a page: somebody signed in, a visitor of a service where nobody signs in, or a stranger.
 #
 # Pages need no credential, so each asks here. A key means nothing to them.
 

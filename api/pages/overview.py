@@ -5,22 +5,22 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api.pages import console, states
+from api.pages import console, parts, states
 from api.pages.console import View
 from api.pages.forms import PagePath
 from reconciler.model.text import counted
 
+MOST_NAMES = 100  # in a fold, and rows of repositories
 MOST_SHOWN = 12  # lines of a part; the part's own page has the rest
 LIVE = "repository run resource delivery notification"
 
 
-@console.page(f"GET {PagePath.HOME}")
+@console.page(f"GET {PagePath.HOME}", known=("after",))
 async def show(view: View) -> Response:
     """Show repositories, Configurations, queues and open notifications of the chosen projects."""
     repositories = await states.repositories(view)
-    configurations = await states.wanting(view, "Configuration")
     deliveries = await states.deliveries(view)
-    delivering = {(one["project"], name) for one in deliveries for name in one["configurations"]}
+    configurations = await states.configurations(view, deliveries)
     busy = [one for one in deliveries if one["queue"]["records"] or not _is_fine(one)]
     notifications = await states.notifications(view)
     in_trouble = [one for one in deliveries if not _is_fine(one)]
@@ -29,14 +29,19 @@ async def show(view: View) -> Response:
         section="Overview",
         live=LIVE,
         most=MOST_SHOWN,
-        verdict=_verdict(view, repositories, in_trouble, configurations, notifications),
+        verdict=_verdict(view, repositories, in_trouble, configurations.wanting, notifications),
         repositories=repositories,
+        part=parts.of(view, sorted(repositories, key=_is_live), most=MOST_NAMES),
         configurations=configurations,
-        delivering=len(delivering),
+        most_names=MOST_NAMES,
         deliveries=deliveries,
         busy=busy,
         notifications=notifications,
     )
+
+
+def _is_live(repository: dict[str, Any]) -> bool:
+    return bool(repository["verdict"].word == states.LIVE)
 
 
 def _is_fine(delivery: dict[str, Any]) -> bool:
@@ -59,9 +64,10 @@ def _verdict(
         total = counted(len(repositories), "repository", "repositories")
         wrong.append(f"{len(behind)} of {total} not wholly live")
     if configurations:
-        wrong.append(f"{counted(len(configurations), 'Configuration')} not working as declared")
+        works = "does not work as declared" if len(configurations) == 1 else "do not work as declared"
+        wrong.append(f"{counted(len(configurations), 'Configuration')} {works}")
     if deliveries:
-        wrong.append(f"{counted(len(deliveries), 'destination')} in trouble")
+        wrong.append(f"{counted(len(deliveries), 'destination')} failing, held or with dead letters")
     if notifications:
         wrong.append(counted(len(notifications), "open notification"))
     if wrong:

@@ -9,6 +9,7 @@ from api import errors
 from api.pages import console, states
 from api.pages.console import View
 from api.pages.forms import PagePath
+from reconciler.model.text import counted
 
 MOST_OF_ONE = 200  # refused resources of a repository
 REFUSED = ("invalid", "error", "forbidden", "in-use")
@@ -18,6 +19,9 @@ SHOWN_ELSEWHERE = frozenset(  # notifications of what stands in this list itself
         *("DeliveryStale", "DeliveryFailing", "DeadLetters"),
     }
 )
+
+
+WANTING = "Resources that do not work"
 
 
 class Problem(NamedTuple):
@@ -40,10 +44,11 @@ class Problem(NamedTuple):
 async def show(view: View) -> Response:
     """Show the problems of the chosen projects, by kind."""
     repositories = await states.repositories(view)
+    wanting, is_cut = await states.search(view, states.WANTING)
     groups = [
         ("Repositories", [problem for one in repositories for problem in _of_repository(view, one)]),
         ("Resources that are not stored as committed", await _refused(view, repositories)),
-        ("Resources that do not work", [_of_resource(one, repositories) for one in await states.wanting(view)]),
+        (WANTING, [_of_resource(one, repositories) for one in wanting]),
         ("Delivery", [problem for one in await states.deliveries(view) for problem in _of_delivery(view, one)]),
         ("Everything else", [_of_notification(view, one) for one in await states.notifications(view) if _is_new(one)]),
     ]
@@ -52,7 +57,8 @@ async def show(view: View) -> Response:
         section="Problems",
         live="repository run resource delivery notification",
         groups=[(heading, problems) for heading, problems in groups if problems],
-        most=MOST_OF_ONE,
+        wanting=WANTING,
+        is_cut=is_cut,
     )
 
 
@@ -76,7 +82,7 @@ def _cause(one: Mapping[str, Any]) -> str:
     if suspension := one["suspension"]:
         ends = f" It ends at {suspension['until']}." if suspension["until"] else ""
         return f"{suspension['actor']} suspended it: {suspension['reason']}{ends}"
-    return one["verdict"].reason or f"{one['held']['count']} deletions are held."
+    return one["verdict"].reason or f"Held for approval: {counted(one['held']['count'], 'deletion')}."
 
 
 async def _refused(view: View, repositories: list[dict[str, Any]]) -> list[Problem]:
@@ -90,11 +96,15 @@ async def _refused(view: View, repositories: list[dict[str, Any]]) -> list[Probl
         try:
             statuses = (await view.api.ask("GET /v1/runs/{id}", id=run["id"]))["run"].get("statuses", ())
         except errors.TooLarge:
-            cause = f"{sum(run['counts'].get(status, 0) for status in REFUSED)} resources are refused; see the run."
+            count = sum(run["counts"].get(status, 0) for status in REFUSED)
+            cause = f"{counted(count, 'resource')} refused; see the run."
             found.append(Problem("refused", one["project"], one["name"], page, cause))
             continue
         refused = [status for status in statuses if status["status"] in REFUSED]
         found += [_of_status(one, status, page) for status in refused[:MOST_OF_ONE]]
+        if len(refused) > MOST_OF_ONE:
+            cause = f"{counted(len(refused) - MOST_OF_ONE, 'more resource')} refused; see the run."
+            found.append(Problem("refused", one["project"], one["name"], page, cause))
     return found
 
 
@@ -103,7 +113,7 @@ def _of_status(one: Mapping[str, Any], status: Mapping[str, Any], page: str) -> 
     cause = status.get("reason") or " ".join(status.get("notes", ())) or CAUSES.get(status["status"], "")
     name = " ".join(filter(None, (status["kind"], status["name"]))) or path or one["name"]
     place = f"{path}:{line}" if path else ""
-    address = states.line_address(one, one["head"], path, line) if path else ""
+    address = states.line_address(one, one["run"]["commit"], path, line) if path else ""
     return Problem(status["status"], one["project"], name, page, cause, place, address)
 
 
@@ -133,7 +143,8 @@ def _of_delivery(view: View, one: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(one["state"], project, one["destination"], page, one["message"], actions=test, about=one)
     if dead["batches"]:
         may = ("replay", "discard") if view.may("replay", project=project) else ()
-        cause = f"{dead['records']} records in {dead['batches']} batches were given up; {_last_failure(one)}"
+        found = f"{counted(dead['records'], 'record')} in {counted(dead['batches'], 'batch', 'batches')}"
+        cause = f"{found} were given up; {_last_failure(one)}"
         yield Problem("dead letters", project, one["destination"], page, cause, actions=may, about=one)
 
 
@@ -148,7 +159,7 @@ def _is_new(notification: Mapping[str, Any]) -> bool:
 
 def _of_notification(view: View, one: Mapping[str, Any]) -> Problem:
     metadata, spec = one["metadata"], one["spec"]
-    page = f"{view.link(PagePath.OPEN)}#n-{metadata['id']}"
+    page = f"{view.link(PagePath.NOTIFICATIONS)}#n-{metadata['id']}"
     project, cause = spec.get("account", ""), metadata["additionalInfo"]["message"]
     name, is_person = metadata["displayName"], view.call.principal.user is not None
     return Problem(spec["severity"], project, name, page, cause, actions=("dismiss",) if is_person else (), about=one)

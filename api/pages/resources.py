@@ -2,19 +2,20 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from api import errors
-from api.pages import console, states
+from api.pages import console, forms, states
 from api.pages.console import View
 from api.pages.forms import PagePath
 from reconciler.model import names, yaml_documents
 from reconciler.model.conditions import State
-from reconciler.model.desired import SERVER_KEYS
+from reconciler.model.desired import CONFIGURATION, SERVER_KEYS
 
 PAGE = 100  # lines of the search
-MOST_VERSIONS = 100
+MOST_VERSIONS = 20  # with all that they hold
 FILTERS = ("q", "kind", "label", "status", "owner", "after")
 STATES = ("", *State)
 OWNED = ("apiVersion", "kind", "metadata", "spec")
@@ -64,6 +65,9 @@ async def _search(view: View, asked: Mapping[str, str]) -> tuple[list[dict[str, 
 async def show(view: View) -> Response:
     """Show one resource."""
     project, kind, name = (view.call.parameters[part] for part in ("of", "kind", "name"))
+    if kind == CONFIGURATION:
+        page = quote(states.resource_page(project, kind, name))
+        return forms.elsewhere(view.link(page, **{part: view.text(part) for part in ("version", "from")}))
     facts = await read(view, project, kind, name)
     return view.page(
         "resource", section="Resources", live="resource", page_of=states.resource_page, project=project, **facts
@@ -76,10 +80,10 @@ async def read(view: View, project: str, kind: str, name: str) -> dict[str, Any]
     A deleted resource has its history alone. Raises `NotFound` for one that never existed.
     """
     about = {"project": project, "kind": kind, "name": name}
-    history = await view.api.ask("GET /v1/{kind}/{name}/history", query={"limit": MOST_VERSIONS}, **about)
+    versions = await _versions(view, about, limit=MOST_VERSIONS)
     answer = await view.api.maybe("GET /v1/resources/{kind}/{name}", **about)
     resource = answer["resource"] if answer else None
-    latest = resource or history["versions"][0]
+    latest = resource or (versions or await _versions(view, about, limit=1))[0]
     status, source = latest.get("status", {}), latest.get("status", {}).get("source", {})
     repositories = await states.repositories(view) if source.get("repository") else []
     repository = next((one for one in repositories if one["name"] == source.get("repository")), {})
@@ -92,11 +96,21 @@ async def read(view: View, project: str, kind: str, name: str) -> dict[str, Any]
         "repository": repository,
         "address": states.line_address(repository, source.get("commit"), path, line) if path and line else "",
         "yaml": to_yaml(latest),
-        "versions": history["versions"],
+        "versions": versions,
         "references": await view.api.maybe("GET /v1/resources/{kind}/{name}/references", **about),
         "change": await _change(view, about, latest["metadata"].get("version", 0)),
         "most": MOST_VERSIONS,
     }
+
+
+async def _versions(view: View, about: Mapping[str, str], *, limit: int) -> list[dict[str, Any]]:
+    """Return the last versions; none if they are too large together. Raises `NotFound`."""
+    try:
+        answer = await view.api.ask("GET /v1/{kind}/{name}/history", query={"limit": limit}, **about)
+    except errors.TooLarge:
+        return []
+    found: list[dict[str, Any]] = answer["versions"]
+    return found
 
 
 async def _change(view: View, about: Mapping[str, str], latest: int) -> dict[str, Any] | None:

@@ -75,10 +75,10 @@ def _file(name: str, media_type: bytes) -> Content:
 # It tells nothing of this installation, so that nobody need sign in for it.
 
 
-@routes.add(f"GET {PagePath.NOTIFICATIONS}", Subject.PUBLIC)
+@routes.add(f"GET {PagePath.NOTIFICATION_TYPES}", Subject.PUBLIC)
 async def show_explained(_call: Call) -> Response:
     """Explain each type of notification."""
-    return forms.page("notifications", types=rendering.explanations())
+    return forms.page("notification-types", types=rendering.explanations())
 
 
 # `/docs`: every operation of the interface and every schema, shown by Redoc from `/openapi.json`.

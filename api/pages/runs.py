@@ -5,12 +5,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api.pages import console, states, words
+from api import repositories
+from api.pages import console, parts, states, words
 from api.pages.console import View
 from api.pages.forms import PagePath
 
 MOST_RUNS = 50
-MOST_STATUSES = 200  # of a run or a plan; the API has all
+MOST_STATUSES = 200  # of a run or a plan, at once
 MOST_CHANGES = 50  # resources of a run whose fields are shown
 GRAVE = ("invalid", "error", "forbidden", "in-use", "not-found", "deleted", "deprecated", "configured", "created")
 
@@ -22,6 +23,8 @@ async def show_runs(view: View) -> Response:
     found = [one for one in await states.repositories(view) if name in ("", one["name"])]
     query = {"repository": name, "limit": MOST_RUNS}
     runs = (await view.api.ask("GET /v1/runs", project=view.chosen, query=query))["runs"]
+    if name and not found and not runs:
+        raise repositories.missing()
     repository = found[0] if name and found else None
     return view.page(
         "runs",
@@ -44,7 +47,7 @@ def _actions(view: View, repository: Mapping[str, Any]) -> list[str]:
     return [name for name in wanted if view.may(name, project=project)]
 
 
-@console.page(f"GET {PagePath.RUNS}/{{id}}")
+@console.page(f"GET {PagePath.RUNS}/{{id}}", known=("after",))
 async def show_run(view: View) -> Response:
     """Show a run with each status, and the fields that it changed."""
     number = view.call.parameters["id"]
@@ -53,7 +56,7 @@ async def show_run(view: View) -> Response:
     if run["phase"] == "finished":
         query = {"limit": MOST_CHANGES}
         changes = await view.api.ask("GET /v1/runs/{id}/changes", project=view.chosen, query=query, id=number)
-    statuses = sorted(run.pop("statuses", ()), key=_gravity)
+    part = parts.of(view, sorted(run.pop("statuses", ()), key=_gravity), most=MOST_STATUSES)
     found = {one["name"]: one for one in await states.repositories(view)}
     repository = found.get(run["repository"], {})
     return view.page(
@@ -61,13 +64,20 @@ async def show_run(view: View) -> Response:
         section="Runs",
         live="run" if run["phase"] != "finished" else "",
         run=run,
-        statuses=_linked(repository, run["commit"], statuses[:MOST_STATUSES]),
-        left_out=max(0, len(statuses) - MOST_STATUSES),
+        statuses=_linked(repository, run["commit"], part.lines),
+        part=part,
+        held=_held(repository, run["commit"]),
         fields={(one["kind"], one["name"]): one for one in changes["changes"]},
         has_more=changes["more"],
         repository=repository,
         page_of=states.resource_page,
     )
+
+
+def _held(repository: Mapping[str, Any], commit: str | None) -> Mapping[str, Any] | None:
+    """Return the deletions that are held at a commit; None if there are none."""
+    held: Mapping[str, Any] | None = repository.get("held")
+    return held if held and held["commit"] == commit else None
 
 
 def _gravity(status: Mapping[str, Any]) -> tuple[int, str, str]:
@@ -92,18 +102,19 @@ async def show_plans(view: View) -> Response:
     return view.page("plans", section="Plans", live="repository resource", plans=plans)
 
 
-@console.page(f"GET {PagePath.PLANS}/{{id}}")
+@console.page(f"GET {PagePath.PLANS}/{{id}}", known=("after",))
 async def show_plan(view: View) -> Response:
     """Show a plan: flows, statuses with their fields, and what Collectors would run."""
     plan = (await view.api.ask("GET /v1/plans/{id}", project=view.chosen, id=view.call.parameters["id"]))["plan"]
-    statuses = plan.pop("statuses")
+    part = parts.of(view, plan.pop("statuses"), most=MOST_STATUSES)
     pattern = {"link": plan.get("link")}
     shown = [
         {**one, "address": states.line_address(pattern, plan["head"]["commit"], one["at"]["path"], one["at"]["line"])}
         if one.get("at")
         else {**one, "address": ""}
-        for one in statuses[:MOST_STATUSES]
+        for one in part.lines
     ]
+    found = {one["name"]: one for one in await states.repositories(view)}
     renderings = [
         {**one, **words.difference(one.get("old", ""), one.get("new", ""))} for one in plan.get("renderings", ())
     ]
@@ -113,7 +124,8 @@ async def show_plan(view: View) -> Response:
         live="repository resource",
         plan=plan,
         statuses=shown,
-        left_out=max(0, len(statuses) - MOST_STATUSES),
+        part=part,
+        repository=found.get(plan["repository"], {}),
         renderings=renderings,
         page_of=states.resource_page,
     )

@@ -1,14 +1,17 @@
 """The state of a repository, a resource and a delivery in one word, with the reason; as pages of the console say it."""
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from api import errors
 from api.pages.console import View
 from api.pages.forms import PagePath
+from reconciler.git.faults import RepositoryState
 from reconciler.model import conditions
+from reconciler.model.text import counted
 
 LIVE, BEHIND = "live", "behind"
 MOST_SEARCHED = 200
@@ -17,10 +20,13 @@ WANTING = ",".join(state for state in conditions.State if state is not condition
 
 
 class State(NamedTuple):
-    """A word, and one sentence of why; empty if nothing is to be said. The word decides the colour (`words.tone`)."""
+    """A word, and one sentence of why; empty if nothing is to be said. The word decides the colour (`words.tone`),
+    unless `tone` names one.
+    """
 
     word: str
     reason: str = ""
+    tone: str = ""
 
 
 FINE = frozenset({"idle", "sending", "closed"})  # states of a delivery
@@ -28,7 +34,9 @@ FINE = frozenset({"idle", "sending", "closed"})  # states of a delivery
 
 def of_repository(repository: Mapping[str, Any]) -> State:
     """Say if the last commit of a repository is live."""
-    if repository["state"] != "ready":
+    if repository["state"] == RepositoryState.PRUNE_HELD and not (repository["held"] or {}).get("count"):
+        return State("deletions blocked", repository["message"] or "")  # until a file is corrected
+    if repository["state"] != RepositoryState.READY:
         return State(repository["state"], repository["message"] or "")
     if repository["head"] != repository["commit"]:
         return State(BEHIND, "Its head is not applied yet.")
@@ -46,6 +54,17 @@ def of_resource(status: Mapping[str, Any]) -> State:
     if status.get("delivery", {}).get("delivers"):
         return State("delivers")
     return State("rendered" if status.get("rendering", {}).get("hash") else word)
+
+
+def of_delivering(deliveries: Iterable[Mapping[str, Any]]) -> State:
+    """Say if a Configuration that delivers reaches its destinations, by their deliveries."""
+    wrong = Counter(one["state"] for one in deliveries if one["state"] not in FINE)
+    told = "; ".join(f"{counted(count, 'destination')} {_is(count)} {state}" for state, count in wrong.items())
+    return State("delivers", f"{told}.", "warn") if told else State("delivers")
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def wanting_word(row: Mapping[str, Any]) -> str:
@@ -67,18 +86,48 @@ def line_address(repository: Mapping[str, Any], commit: str | None, path: str, l
     return re.sub(r"\{(?:commit|path|line)\}", lambda found: told[found[0]], pattern) if commit else ""
 
 
-async def wanting(view: View, kind: str = "") -> list[dict[str, Any]]:
-    """Return the first resources of the chosen projects that do not do what they declare, as the search of the API
-    tells them, each with its `project`.
+async def search(view: View, states: str, kind: str = "") -> tuple[list[dict[str, Any]], bool]:
+    """Return the first resources of each chosen project that are in some states, as the search of the API tells them,
+    each with its `project`; and True if a project has more.
     """
-    query = {"status": WANTING, "kind": kind, "limit": MOST_SEARCHED}
-    found = []
+    query = {"status": states, "kind": kind, "limit": MOST_SEARCHED}
+    found, is_cut = list[dict[str, Any]](), False
     for project in view.scope:
         answer = await view.api.maybe("GET /v1/resources", project=project, query=query)
-        found += [
-            {**one, "state": wanting_word(one), "project": project} for one in (answer or {}).get("resources", ())
-        ]
-    return found
+        if answer:
+            found += [{**one, "state": wanting_word(one), "project": project} for one in answer["resources"]]
+            is_cut = is_cut or answer["next"] is not None
+    return found, is_cut
+
+
+class Configurations(NamedTuple):
+    """The Configurations of the chosen projects: those that deliver, with their `verdict`, those that are only rendered
+    for Collectors, and those that do not work as declared; `is_cut` if a project has more than are searched.
+    """
+
+    delivering: list[dict[str, Any]]
+    rendered: list[dict[str, Any]]
+    wanting: list[dict[str, Any]]
+    is_cut: bool
+
+
+async def configurations(view: View, deliveries: Iterable[Mapping[str, Any]]) -> Configurations:
+    """Return the Configurations of the chosen projects, whose deliveries are given."""
+    reached: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in deliveries:
+        for name in one["configurations"]:
+            reached.setdefault((one["project"], name), []).append(one)
+    delivering: list[dict[str, Any]] = [
+        {"project": project, "name": name, "verdict": of_delivering(found)}
+        for (project, name), found in sorted(reached.items())
+    ]
+    delivering.sort(key=lambda one: not one["verdict"].reason)
+    wanting, is_cut = await search(view, WANTING, "Configuration")
+    ready, is_ready_cut = await search(view, conditions.State.READY, "Configuration")
+    # While the service reads Configurations, it is not known which of those that are ready deliver.
+    known = [one for one in ready if one["project"] not in view.unread]
+    rendered = [one for one in known if (one["project"], one["name"]) not in reached]
+    return Configurations(delivering, rendered, wanting, is_cut or is_ready_cut)
 
 
 async def repositories(view: View) -> list[dict[str, Any]]:

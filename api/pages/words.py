@@ -49,7 +49,7 @@ GOOD = ("ready", "live", "all is live", "succeeded", "delivers", "rendered", "se
 BAD = (
     *("failed", "refused", "invalid", "forbidden", "error", "conflict", "critical", "damaged", "incomplete"),
     *("down", "unreachable", "unauthorized", "not-rendered", "branch-missing", "path-missing", "mirror-corrupt"),
-    *("unsigned", "unrelated-root", "unsupported-format", "does not deliver"),
+    *("unsigned", "unrelated-root", "unsupported-format", "does not deliver", "dead letters"),
 )
 WARN = (
     *(
@@ -59,13 +59,12 @@ WARN = (
         "partial",
         "held",
         "prune-held",
+        "deletions blocked",
         "suspended",
         "waiting",
-        "stale",
-        "behind",
-        "drifted",
     ),
-    *("warning", "queued", "running", "orphaned", "in-use", "deprecated", "never-read", "empty", "dead letters"),
+    *("stale", "behind", "drifted", "warning", "queued", "running", "orphaned", "in-use", "deprecated"),
+    *("never-read", "empty"),
 )
 TONES = {**dict.fromkeys(GOOD, "good"), **dict.fromkeys(BAD, "bad"), **dict.fromkeys(WARN, "warn")}
 

@@ -82,6 +82,18 @@ async def test_an_equal_resource_is_unchanged_and_shown_as_it_is_stored(
     assert versions == [created["resource"]]
 
 
+async def test_a_history_has_at_most_as_many_versions_as_are_asked_for(client: httpx2.AsyncClient) -> None:
+    for number in range(1, 4):
+        await apply(client, destination("a", labels={"number": str(number)}))
+    path = "/v1/destinations/a/history"
+    for limit, versions in ((1, [3]), (2, [3, 2]), (3, [3, 2, 1]), (1000, [3, 2, 1])):
+        found = (await client.get(f"{path}?limit={limit}")).json()["versions"]
+        assert [one["metadata"]["version"] for one in found] == versions
+    for wrong in ("0", "1001", "x"):
+        assert (await client.get(f"{path}?limit={wrong}")).status_code == 400
+    assert (await client.get("/v1/destinations/none/history?limit=1")).status_code == 404
+
+
 @pytest.mark.parametrize(
     "spelled",
     [

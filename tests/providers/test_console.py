@@ -188,7 +188,7 @@ def test_every_button_is_pressed(world: ConsoleWorld, visitor: Visitor) -> None:
     page, daemon = enter(visitor, world, "root"), world.daemon
     done = page.get_by_role("status").filter(has_text=re.compile(r"\w+ .*\."))
     press(page, world, "/runs?repository=telemetry", "Reconcile now")
-    expect(done.first).to_contain_text("A run was asked for.")
+    expect(done.first).to_contain_text("A run was requested.")
     press(page, world, "/runs?repository=telemetry", "Suspend…")
     page.get_by_label("Why").fill("maintenance")
     page.get_by_role("button", name="Suspend", exact=True).click()
@@ -215,13 +215,13 @@ def test_every_button_is_pressed(world: ConsoleWorld, visitor: Visitor) -> None:
     page.goto(f"{world.web_url}/delivery/default/siem")
     expect(page.get_by_text("Discard…").first).to_be_visible(timeout=15_000)
     press(page, world, "/delivery/default/siem", "Discard…", "Discard the dead letters")
-    expect(page.locator("main")).to_contain_text("It is discarded.")
+    expect(page.locator("main")).to_contain_text("The records are discarded.")
     world.endpoint.status = 200
     press(page, world, "/notifications", "Dismiss")
-    expect(page.locator("main")).to_contain_text("The notification is noted.")
+    expect(page.locator("main")).to_contain_text("The notification is updated.")
     page.goto(f"{world.web_url}/projects")
     page.get_by_label("A new project").fill("clicked")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create").click()
     expect(page.locator("main")).to_contain_text("clicked")
     page.goto(f"{world.web_url}/projects/clicked")
     page.get_by_label("Add").fill("uma")
@@ -230,7 +230,7 @@ def test_every_button_is_pressed(world: ConsoleWorld, visitor: Visitor) -> None:
     page.get_by_role("button", name="Set", exact=True).click()
     page.get_by_text("Remove…").click()
     page.get_by_role("button", name="Remove the member").click()
-    expect(page.locator("main")).to_contain_text("no member any more")
+    expect(page.locator("main")).to_contain_text("not a member any more")
     page.goto(f"{world.web_url}/people")
     page.get_by_label("Name", exact=True).last.fill("nia")
     page.get_by_label("Password").last.fill("canary-a-password-of-nia")
@@ -258,7 +258,7 @@ def test_without_a_script_the_pages_say_the_same_and_the_buttons_work(world: Con
         assert answer.status == 200
     page.goto(f"{world.web_url}/runs?repository=telemetry")
     page.get_by_role("button", name="Reconcile now").click()
-    expect(page.locator("main")).to_contain_text("A run was asked for.")
+    expect(page.locator("main")).to_contain_text("A run was requested.")
     context.close()
 
 

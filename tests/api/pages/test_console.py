@@ -96,16 +96,56 @@ def test_the_overview_answers_if_the_commit_is_live(world: ConsoleWorld) -> None
     assert f"https://github.com/example/telemetry/commit/{commit}" in links.values()
     assert "stuck" in links
     assert links["Show the problems"] == "/problems"
+    assert links["orders"] == "/configurations/default/orders"
+    assert links["hosts"] == "/configurations/default/hosts"
+    assert "1 delivers" in text
+    assert "1 is rendered for Collectors" in text
+    assert "1 does not work as declared" in text
+    assert "1 Configuration does not work as declared" in page.words("p")[0]
 
 
 def test_problems_have_their_place_at_the_forge_and_their_cause(world: ConsoleWorld) -> None:
     page = world.browser("vera").get("/problems").page
     places = {each.attributes["href"] for each in page.all("a") if "github.com" in each.attributes["href"]}
-    commit = world.telemetry.head()
+    commit = world.daemon.runs("telemetry", limit=1)[0]["commit"]
     assert places == {f"https://github.com/example/telemetry/blob/{commit}/{name}.yaml#L1" for name in ("bad", "stuck")}
     assert "/spec/type: is not a string" in page.text
     assert "prune-held" in page.text
     assert "processor, which the service cannot run yet" in page.text
+
+
+def test_a_run_whose_deletions_are_held_says_so(world: ConsoleWorld) -> None:
+    run = world.daemon.run_of("edge", world.edge.head())
+    page = world.browser("vera").get(f"/runs/{run['id']}").page
+    assert "5 deletions are held for approval. Show the problems" in page.text
+    assert "This run changed nothing" not in page.text
+
+
+def test_the_audit_takes_durations_and_links_resources(world: ConsoleWorld) -> None:
+    ana = world.browser("ana")
+    found = ana.get("/audit?kind=Destination&name=siem&since=24h")
+    assert found.page.links()["siem"] == "/resources/default/Destination/siem"
+    assert 'name="since" value="24h"' in found.body
+    assert "No event is found" in ana.get("/audit?until=2d").page.text
+    wrong = ana.get("/audit?since=yesterday")
+    assert (wrong.status, "No event is found" in wrong.page.text) == (400, False)
+
+
+def test_a_name_of_another_kind_of_page_is_redirected_or_missing(world: ConsoleWorld) -> None:
+    vera = world.browser("vera")
+    seen = vera.get("/resources/default/Configuration/orders?version=1&project=default")
+    assert (seen.status, seen.location) == (303, "/configurations/default/orders?project=default&version=1")
+    assert vera.get("/resources/default/Configuration/%C3%A9%0Ax").status == 303
+    assert vera.get("/runs?repository=nope").status == 404
+
+
+def test_lists_are_searched_and_options_have_the_words_of_the_rows(world: ConsoleWorld) -> None:
+    vera, ana = world.browser("vera"), world.browser("ana")
+    assert "default" in vera.get("/projects?q=DEF").page.links()
+    assert "No project is found." in vera.get("/projects?q=zzz").page.text
+    assert "No member is found." in ana.get("/projects/default?q=zzz").page.text
+    assert "No key is found." in ana.get("/keys?q=zzz").page.text
+    assert '<option value="idle">does not deliver</option>' in vera.get("/resources").body
 
 
 def test_buttons_are_those_of_the_role(world: ConsoleWorld) -> None:
@@ -156,6 +196,8 @@ def test_every_button_of_a_repository_does_what_it_says(world: ConsoleWorld) -> 
     assert world.daemon.repository("telemetry")["suspension"]["actor"] == "user:ana"
     assert "resume" in actions(shown)
     assert "<img src=x" not in shown.body
+    press(ana, "suspend", back, name="telemetry", reason="Maintenance", expiry="2h")
+    assert world.daemon.repository("telemetry")["suspension"]["until"]
     press(ana, "resume", back, name="telemetry")
     assert world.daemon.repository("telemetry")["suspension"] is None
     assert world.daemon.runs("telemetry")[0]["id"] != before
@@ -225,6 +267,15 @@ def test_people_projects_and_notifications_are_managed(world: ConsoleWorld) -> N
     assert f'id="n-{opened[0]}"' in world.browser("vera").get("/notifications").body
 
 
+def test_each_notification_leads_to_what_it_means(world: ConsoleWorld) -> None:
+    vera = world.browser("vera")
+    links = {each.attributes["href"] for each in vera.get("/notifications").page.all("a")}
+    explained = {link for link in links if link.startswith("/docs/notifications")}
+    ids = {each.attributes.get("id", "") for each in vera.get("/docs/notifications").page.all("section")}
+    assert explained
+    assert {link.partition("#")[2] for link in explained} <= ids
+
+
 def test_keys_are_revoked_and_sessions_end_everywhere(world: ConsoleWorld) -> None:
     ana, again = world.browser("ana"), world.browser("ana")
     assert ana.make_key({"name": "to go", "project": "default", "role": "user", "scopes": ["resources"]}).status == 201
@@ -282,6 +333,9 @@ def test_a_plan_is_a_permalink_that_is_marked_when_it_is_stale(world: ConsoleWor
     vera = world.browser("vera")
     shown = vera.get(f"/plans/{plan['id']}")
     assert shown.page.words("h1") == ["Plan for telemetry current"]
+    for side in ("head", "base"):
+        assert f"https://github.com/example/telemetry/commit/{plan[side]['commit']}" in shown.body
+    assert shown.page.text.count(" unchanged") == 1
     assert "Configuration hosts" in shown.page.text
     assert f'href="/plans/{plan["id"]}"' in vera.get("/plans").body
     world.change()
@@ -407,3 +461,40 @@ def test_a_refusal_is_told_as_the_api_tells_it(world: ConsoleWorld) -> None:
     assert ana.get("/resources/default/Nothing/x").status == 404
     assert ana.get("/resources?label=((").status == 400
     assert re.search("label selector|selector", ana.get("/resources?label=((").page.text)
+
+
+def test_all_statuses_of_a_run_are_read_part_by_part(world: ConsoleWorld) -> None:
+    many = [consoles.resource("Destination", f"many-{number}", {"type": "otlp"}) for number in range(250)]
+    world.telemetry.write("many.yaml", "\n---\n".join(many))
+    run = world.daemon.run_of("telemetry", world.telemetry.commit("Add many"))
+    vera = world.browser("vera")
+    first = vera.get(f"/runs/{run['id']}").page
+    total = len(run["statuses"])
+    assert f"1 to 200 of {total}" in first.text
+    rest = vera.get(first.links()["Next"])
+    assert f"201 to {total} of {total}" in rest.page.text
+    assert "Next" not in rest.page.links()
+    for after in ("x", "99999999999", str(total)):
+        assert f"1 to 200 of {total}" in vera.get(f"/runs/{run['id']}?after={after}").page.text
+
+
+def test_a_history_has_the_last_versions_and_compares_with_all(world: ConsoleWorld) -> None:
+    for number in range(25):
+        spec = {"type": "otlp", "parameters": [{"name": "hostname", "value": f"host-{number}"}]}
+        body = json.loads(consoles.resource("Destination", "versioned", spec))
+        assert world.daemon.post("/v1/apply", {"resources": [body]}).status == 202
+    page = world.browser("vera").get("/resources/default/Destination/versioned?from=1").page
+    assert "host-0" in page.text
+    assert "host-24" in page.text
+    assert "These are the last 20 versions" in page.text
+
+
+def test_a_large_resource_is_shown_in_part(world: ConsoleWorld) -> None:
+    for number in range(21):
+        text = f"# {number}\n{'#' * 99}\n" + f"# {'x' * 97}\n" * 8_500
+        body = json.loads(consoles.resource("Configuration", "large", {"contentType": "text/yaml", "raw": text}))
+        assert world.daemon.post("/v1/apply", {"resources": [body]}).status == 202, number
+    seen = world.browser("uma").get("/configurations/default/large")
+    assert seen.status == 200
+    assert "These are the first 100 000 of" in seen.page.text
+    assert "The last versions are too large together for this page" in seen.page.text

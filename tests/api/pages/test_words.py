@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 
-from api.pages import deliveries, flow_picture, words
+from api.pages import deliveries, flow_picture, states, words
+from reconciler.delivery.reporting import ExporterState
+from reconciler.git.faults import RepositoryState
+from reconciler.model.conditions import State
+from reconciler.model.notification_types import Severity
+from reconciler.model.outcomes import UpdateStatus
+from reconciler.reconcile.runs import RunOutcome
 
+STATES = (ExporterState, RepositoryState, RunOutcome, Severity, State, UpdateStatus)
+CALM = {"closed", "configured", "deleted", "idle", "info", "not-found", "unchanged"}
 NOW = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
 
 
@@ -65,7 +73,31 @@ def test_a_difference_on_a_page_is_bounded_and_counts_all() -> None:
 
 def test_every_state_of_the_contract_has_a_known_colour() -> None:
     assert {words.tone(state) for state in words.TONES} == {"good", "bad", "warn"}
-    assert words.tone("closed") == "calm"
+    tones = {str(state): words.tone(state) for enum in STATES for state in enum}
+    assert {state for state, tone in tones.items() if tone == "calm"} == CALM
+    assert words.tone("orphaned") == "warn"
+    assert words.tone("dead letters") == "bad"
+
+
+def delivery(state: str) -> dict[str, Any]:
+    return {"state": state}
+
+
+def test_a_configuration_says_which_of_its_destinations_fail() -> None:
+    fine = [delivery(state) for state in ("idle", "sending", "closed")]
+    assert states.of_delivering(fine) == states.State("delivers")
+    failing = [*fine, delivery("down"), delivery("waiting"), delivery("waiting")]
+    told = "1 destination is down; 2 destinations are waiting."
+    assert states.of_delivering(failing) == states.State("delivers", told, "warn")
+
+
+@pytest.mark.parametrize(
+    ("held", "word"), [({"count": 25}, "prune-held"), ({"count": 0}, "deletions blocked"), (None, "deletions blocked")]
+)
+def test_deletions_that_wait_for_a_correction_are_blocked(held: dict[str, int] | None, word: str) -> None:
+    repository = {"state": "prune-held", "message": "bad.yaml:1: is not YAML", "held": held}
+    assert states.of_repository(repository) == states.State(word, "bad.yaml:1: is not YAML")
+    assert words.tone(word) == "warn"
 
 
 def describe(kind: str, component: Any) -> tuple[str, str, str, str]:
