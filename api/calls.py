@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from api import responses
-from api.responses import Header
+from api.responses import AnswerMemory, Header
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.oidc.provider import Provider
 from reconciler.auth.rate_limits import Buckets, RefusedAttempts
@@ -50,8 +50,8 @@ class Services:
     With it, the service answers only to its own names, such as that of `web_url`. Behind `trusted_proxies` the client's
     address is read from headers. `headers` are in every answer. `rates`, `room` and `log_limits` limit `/v1/logs`.
     `in_flight` counts requests in progress by caller, on every listener, `paces` the sign-ins of each address,
-    `refusals` refused attempts. `traffic` counts requests, `samples` returns the metrics. `outbox` exists if the
-    settings have targets of alerts.
+    `refusals` refused attempts. `traffic` counts requests, `samples` returns the metrics, `searches` keeps the last
+    answers. `outbox` exists if the settings have targets of alerts.
 
     `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, the key of sealed sign-ins, exist
     only with `oidc`. `takes_invitations`: invitations admit people. `has_tls`: the listener itself has TLS; with a
@@ -90,6 +90,7 @@ class Services:
     paces: Buckets = field(default_factory=lambda: Buckets(1.0))
     refusals: RefusedAttempts = field(default_factory=RefusedAttempts)
     traffic: Traffic = field(default_factory=Traffic)
+    searches: AnswerMemory = field(default_factory=AnswerMemory)
     samples: Callable[[], Awaitable[Iterable[Sample]]] = _no_samples
 
     def new_id(self) -> str:

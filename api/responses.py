@@ -3,10 +3,12 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Hashable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
+import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -95,8 +97,32 @@ class Json(Content):
 
 def json_answer(value: object, *, status: int = 200, headers: tuple[Header, ...] = ()) -> Json:
     """Return a small answer. A lone surrogate, which JSON may spell, is no text that can be sent."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Json(text.encode("utf-8", "replace"), status=status, headers=headers)
+    try:
+        body = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return Json(body, status=status, headers=headers)
+
+
+class AnswerMemory:
+    """The last answers to questions that cost much, by all that they depend on, the revision of the store for one."""
+
+    MOST = 64
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
+
+    def get(self, key: Hashable) -> bytes | None:
+        """Return an answer that was kept, or None."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def keep(self, key: Hashable, body: bytes) -> None:
+        """Keep an answer in place of the one that was not used for the longest time."""
+        self._kept[key] = body
+        while len(self._kept) > self.MOST:
+            self._kept.popitem(last=False)
 
 
 class Empty(Response):

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from api import requests, resources, responses
 from api.calls import Call, Subject
+from api.responses import Json
 from api.routing import Routes
 from reconciler.model import conditions, names
 from reconciler.model.conditions import ResourceStatus, Source, State
@@ -100,7 +101,18 @@ async def search(call: Call) -> Response:
     )
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
-    return responses.Streamed(_texts(_pages(call, wanted), limit=limit))
+    # The revision is read first: if a commit comes between, the kept answer is newer than its key says.
+    key = (await call.services.store.revision(), call.project, wanted, limit)
+    body = call.services.searches.get(key)
+    if body is None:
+        body = await responses.unless_gone(call.receive, _body(_texts(_pages(call, wanted), limit=limit)))
+        call.services.searches.keep(key, body)
+    return Json(body)
+
+
+async def _body(texts: AsyncGenerator[bytes, None]) -> bytes:
+    async with aclosing(texts):
+        return b"".join([text async for text in texts])
 
 
 def _kind(text: str) -> str:
