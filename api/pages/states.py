@@ -102,13 +102,15 @@ async def search(view: View, states: str, kind: str = "") -> tuple[list[dict[str
 
 class Configurations(NamedTuple):
     """The Configurations of the chosen projects: those that deliver, with their `verdict`, those that are only rendered
-    for Collectors, and those that do not work as declared; `is_cut` if a project has more than are searched.
+    for Collectors, and those that do not work as declared. `has_more_rendered` and `has_more_wanting`: a project has
+    more than are searched.
     """
 
     delivering: list[dict[str, Any]]
     rendered: list[dict[str, Any]]
     wanting: list[dict[str, Any]]
-    is_cut: bool
+    has_more_rendered: bool
+    has_more_wanting: bool
 
 
 async def configurations(view: View, deliveries: Iterable[Mapping[str, Any]]) -> Configurations:
@@ -122,12 +124,12 @@ async def configurations(view: View, deliveries: Iterable[Mapping[str, Any]]) ->
         for (project, name), found in sorted(reached.items())
     ]
     delivering.sort(key=lambda one: not one["verdict"].reason)
-    wanting, is_cut = await search(view, WANTING, "Configuration")
-    ready, is_ready_cut = await search(view, conditions.State.READY, "Configuration")
+    wanting, has_more_wanting = await search(view, WANTING, "Configuration")
+    ready, has_more_ready = await search(view, conditions.State.READY, "Configuration")
     # While the service reads Configurations, it is not known which of those that are ready deliver.
     known = [one for one in ready if one["project"] not in view.unread]
     rendered = [one for one in known if (one["project"], one["name"]) not in reached]
-    return Configurations(delivering, rendered, wanting, is_cut or is_ready_cut)
+    return Configurations(delivering, rendered, wanting, has_more_ready, has_more_wanting)
 
 
 async def repositories(view: View) -> list[dict[str, Any]]:
