@@ -103,7 +103,7 @@ class View:
 
     @property
     def filters(self) -> tuple[str, dict[str, str]]:
-        """Where another project is chosen: the path of this list with the rest of its query, or the overview."""
+        """The path and query of the form that chooses a project: this list without the project, or the overview."""
         if self._path not in LISTS:
             return PagePath.HOME, {}
         return self._path, {name: text for name, text in self.query.values.items() if name not in ("project", "after")}

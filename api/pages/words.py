@@ -113,4 +113,4 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "lines": visible_lines,
     "shown": visible,  # a name, without characters that change how others are read
 }
-"""What templates call these."""
+"""The same by their names in templates."""

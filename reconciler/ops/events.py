@@ -38,7 +38,7 @@ class Topic(StrEnum):
 
 
 Facts: TypeAlias = Mapping[tuple[Topic, str, str], Hashable]
-"""What the store does not tell, by topic, project and key."""
+"""Facts that the store does not tell, by topic, project and key."""
 
 
 class Event(NamedTuple):
