@@ -135,6 +135,7 @@ async def test_everybody_is_told_of_what_they_may_read_alone(app: ASGIApp, servi
         await apply(services, project, "shown")
         (told,) = await stream.events(1)
         both = [one for one in await everything.events(3) if one.event == "resource"]
+    await services.board.take(Look(Domain.DISK, ()))
     assert told.data["key"] == "Destination/shown"
     assert keys(both) == ["Destination/hidden", "Destination/shown"]
 
