@@ -35,7 +35,7 @@ class PagePath:
     ACCOUNT_KEYS = "/account/keys"
     REVOKE = "/account/keys/revoke"
     PASSWORD = "/account/password"  # noqa: S105 - a path
-    EVERYWHERE = "/account/sign-out-everywhere"
+    EVERYWHERE = "/account/sessions/end"
     SIGN_OUT = "/sign-out"
     SIGNED_OUT = "/signed-out"
     NOTIFICATION_TYPES = "/docs/notifications"  # what each type means: notifications lead there

@@ -139,7 +139,7 @@ path                  method stranger signed-in
 /projects/{of}/invite POST   401      415
 /people               GET    303      403
 /keys                 GET    303      200
-/account/sign-out-everywhere POST 401 415
+/account/sessions/end POST 401 415
 /assets/htmx.js       GET    200      200
 /assets/console.js    GET    200      200
 /sign-in              GET    200      200

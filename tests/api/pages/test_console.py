@@ -284,7 +284,7 @@ def test_keys_are_revoked_and_sessions_end_everywhere(world: ConsoleWorld) -> No
     press(ana, "revoke-key", "/keys", id=key["id"])
     assert "to go" not in ana.get("/keys").page.text
     assert ana.get("/account").page.text.count("Signed in") >= 2
-    seen = ana.post("/account/sign-out-everywhere")
+    seen = ana.post("/account/sessions/end")
     assert (seen.status, seen.location) == (303, "/signed-out")
     assert again.get("/").location.startswith("/sign-in")
 
@@ -425,7 +425,7 @@ def test_another_project_does_not_exist_for_whoever_is_no_member(world: ConsoleW
 )
 def test_a_form_of_another_site_does_nothing(world: ConsoleWorld, headers: dict[str, str]) -> None:
     ana = world.browser("ana")
-    for path in ("/act", "/delivery/default/siem/test", "/account/sign-out-everywhere", "/projects/default/invite"):
+    for path in ("/act", "/delivery/default/siem/test", "/account/sessions/end", "/projects/default/invite"):
         fields = {"action": "suspend", "name": "telemetry", "reason": "forged", "back": "/"}
         assert ana.post(path, fields, headers).status in {403, 415}, path
     assert world.daemon.repository("telemetry")["suspension"] is None
