@@ -3,6 +3,7 @@
 Each row says what the attacker gets to read: the status and the page's words, or the error of the interface.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -312,7 +313,19 @@ def written_by_cookie(headers: Mapping[str, str]) -> Attempt:
     )
 
 
+def framed(path: str) -> Attempt:
+    """A page of another site lays one of the console over its own: the rule for frames that the browser gets."""
+
+    def attempt(world: World) -> Seen:
+        seen = world.member("an-admin", role="admin").get(path)
+        rule = seen.header("content-security-policy").rpartition("; ")[2]
+        return Seen(seen.status, [("content-type", "application/json")], json.dumps({"errors": [rule]}))
+
+    return attempt
+
+
 CROSS = {"Origin": EVIL, "Sec-Fetch-Site": "cross-site"}
+BUTTON = b"action=create-project&name=evil&back=/"
 
 
 # Where it leads
@@ -471,6 +484,18 @@ ATTACKS: tuple[Attack, ...] = (
     ),
     Attack("a form as plain text", form("/account/keys", {"Origin": WEB_URL, "Content-Type": "text/plain"}), "415 "),
     Attack("a form that revokes a key, of another site", form("/account/keys/revoke", CROSS), "403 This was refused"),
+    Attack("a button of the console, of another site", form("/act", CROSS, BUTTON), "403 This was refused"),
+    Attack("a button of the console, of nobody", form("/act", {}, BUTTON), "403 This was refused"),
+    Attack(
+        "a test of a destination, of another site",
+        form("/delivery/default/siem/test", CROSS),
+        "403 This was refused",
+    ),
+    Attack("an invitation by another site", form("/projects/default/invite", CROSS, b"role=admin"), "403 This was"),
+    Attack("a sign-out everywhere, of another site", form("/account/sessions/end", CROSS), "403 This was refused"),
+    Attack("a frame around the overview", framed("/"), "200 frame-ancestors 'none'"),
+    Attack("a frame around a button", framed("/problems"), "200 frame-ancestors 'none'"),
+    Attack("a frame around the account", framed("/account"), "200 frame-ancestors 'none'"),
     Attack("a form that signs out, of another site", form("/sign-out", CROSS), "403 This was refused"),
     Attack("an invitation's form of another site", form("/invitation", CROSS), "403 This was refused"),
     Attack("a form of a megabyte", form("/account/keys", {"Origin": WEB_URL}, b"name=" + b"x" * 2**20), "413 "),
