@@ -332,7 +332,8 @@ def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:
     found: dict[tuple[Topic, str, str], Hashable] = {}
     for reconciler in repositories.reconcilers():
         one, memory = reconciler.watched, reconciler.memory
-        found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten
+        applied = reconciler.following.facts(memory.row.commit)  # which is read a moment after the run
+        found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten, applied
     for project, records in figures.unrouted.items():
         found[Topic.DELIVERY, project, ""] = records
     for lane in figures.lanes:  # a destination whose queue moves has several

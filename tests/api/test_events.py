@@ -24,6 +24,7 @@ from tests.api.streaming import Told, following
 from tests.auth import directories
 from tests.repositories import Repository
 from tests.store import rows
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -103,11 +104,18 @@ async def test_a_run_and_its_repository_are_told_once_they_are_stored(
     ]
 
 
+def _knows_its_commit(services: Services, project: str) -> bool:
+    """Return True once author and subject of the applied commit are read, a moment after the run."""
+    found = services.repositories.reconciler(f"of-{project}")
+    return found is not None and found.following.facts(found.memory.row.commit) is not None
+
+
 async def test_what_the_store_does_not_tell_is_compared_while_somebody_follows(
     app: ASGIApp, services: Services, project: str, source: Repository, follow: Follow
 ) -> None:
     source.commit()
     await follow(f"of-{project}", source, project=project)
+    await until(lambda: _knows_its_commit(services, project))
     services.events.look()
     async with following(app, bearer(), ("X-Service-Project", project)) as stream:
         services.events.look()
@@ -342,6 +350,7 @@ async def test_a_read_of_a_repository_waits_until_it_is_not_what_the_caller_has(
     source.commit()
     await follow(f"of-{project}", source, project=project)
     path = f"/v1/repositories/of-{project}"
+    await until(lambda: _knows_its_commit(services, project))
     async with connect(services, project=project) as client:
         etag = (await client.get(path)).headers["etag"]
         held = {"If-None-Match": etag}
