@@ -101,7 +101,7 @@ def _describe(project: str, configuration: str, deliveries: Mapping[str, Mapping
             return title, "disabled", page, "off"
         of_delivery = _destination(configuration, component)
         if kind == "Destination" and (delivery := deliveries.get(of_delivery)):
-            state, rate = delivery["state"], delivery.get("rates", {}).get("delivered") or 0
+            state, rate = delivery["state"], delivery["rates"]["delivered"]
             told, tone = f"{state}, {words.number(rate)}/s", words.tone(state)
             if rate and state in states.FINE:  # its queue may be empty at this moment
                 told, tone = f"delivers {words.number(rate)}/s", "good"

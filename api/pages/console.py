@@ -28,7 +28,6 @@ from reconciler.model.directory import User
 
 routes = Routes(Style(OF_CONSOLE, forms.failure_page))
 
-MOST_PROJECTS = 200  # in the list to choose from
 
 # The sections in the order of the menu. A visitor sees those whose operation they may call in a shown project.
 SECTIONS = (

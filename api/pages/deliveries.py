@@ -97,7 +97,7 @@ def charts(samples: Sequence[Mapping[str, Any]], interval: int, *, now: Mapping[
     delivered = [one["delivered"] / interval for one in samples]
     queued = [one["queued"] for one in samples]
     if now is not None:
-        delivered.append(now["rates"]["delivered"] or 0)
+        delivered.append(now["rates"]["delivered"])
         queued.append(now["queue"]["records"])
     failed = [one["retried"] + one["dead"] for one in samples]
     return [

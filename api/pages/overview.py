@@ -29,7 +29,7 @@ async def show(view: View) -> Response:
         section="Overview",
         live=LIVE,
         most=MOST_SHOWN,
-        verdict=_verdict(view, repositories, in_trouble, configurations.wanting, notifications),
+        verdict=_verdict(view, repositories, in_trouble, configurations, notifications),
         repositories=repositories,
         part=parts.of(view, sorted(repositories, key=_is_live), most=MOST_NAMES),
         configurations=configurations,
@@ -52,7 +52,7 @@ def _verdict(
     view: View,
     repositories: Sequence[Mapping[str, Any]],
     deliveries: Sequence[Mapping[str, Any]],
-    configurations: Sequence[Mapping[str, Any]],
+    configurations: states.Configurations,
     notifications: Sequence[Mapping[str, Any]],
 ) -> states.State:
     """Answer both questions in a sentence."""
@@ -63,9 +63,10 @@ def _verdict(
     if behind:
         total = counted(len(repositories), "repository", "repositories")
         wrong.append(f"{len(behind)} of {total} not wholly live")
-    if configurations:
-        works = "does not work as declared" if len(configurations) == 1 else "do not work as declared"
-        wrong.append(f"{counted(len(configurations), 'Configuration')} {works}")
+    if wanting := configurations.wanting:
+        works = "does not work as declared" if len(wanting) == 1 else "do not work as declared"
+        least = "at least " if configurations.has_more_wanting else ""
+        wrong.append(f"{least}{counted(len(wanting), 'Configuration')} {works}")
     if deliveries:
         wrong.append(f"{counted(len(deliveries), 'destination')} failing, held or with dead letters")
     if notifications:

@@ -138,8 +138,7 @@ async def repositories(view: View) -> list[dict[str, Any]]:
     found = []
     for one in answer["repositories"]:
         runs = await view.api.ask("GET /v1/runs", query={"repository": one["name"], "limit": 1})
-        known = {"applied": None, "seen": None, "commitLink": None, **one}
-        known["run"] = next(iter(runs["runs"]), None)
+        known = {**one, "run": next(iter(runs["runs"]), None)}
         found.append({**known, "verdict": of_repository(known)})
     return found
 

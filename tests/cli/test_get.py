@@ -239,7 +239,7 @@ def stream(*events: tuple[str, str]) -> bytes:
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """What is shown, without the headers of tables."""
+    """The output, without the headers of tables."""
     return [line.partition(" ")[0] for line in outcome.out.splitlines() if not line.startswith("NAME")]
 
 

@@ -1,4 +1,4 @@
-"""What Collectors get stays in force through the step that keeps the one before it, of which there is none yet."""
+"""A rendering stays in force through the step that keeps the one before it, of which there is none yet."""
 
 import hashlib
 from contextlib import closing
