@@ -13,7 +13,7 @@ from reconciler.model import names
 from reconciler.model.clock import rfc3339
 
 PAGE = 100  # events
-DURATION = re.compile(r"([0-9]{1,4}) ?([smhdw])")
+DURATION = re.compile(r"([0-9]{1,4}) ?([smhdw])")  # days and weeks too, which durations of settings do not have
 UNITS = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
