@@ -83,7 +83,7 @@ async def test_large_and_many_groups_are_read_like_small_ones() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("json", [False, True])
 async def test_others_have_their_turn_while_a_large_request_is_read(*, json: bool) -> None:
-    records_ = 500 if json else 20_000
+    records_ = 5_000 if json else 20_000
     body = delivery_bodies.texts(records_)
     if json:
         record = b'{"body":{"stringValue":"%s"}}' % (b"x" * 150)
