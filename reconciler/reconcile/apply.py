@@ -230,7 +230,7 @@ class Applier:
         project = job.context.project
         every = ((job, record), *beside)
         whole = structs.replace(job, beside=tuple(one for one, _ in beside))
-        async with self._worker.planned(whole, self._locks[project].hold) as answered:
+        async with self._worker.planned(whole, partial(self._hold, project)) as answered:
             planned = answered.planned
             assert isinstance(planned, CommitPlanned)
             recorded = []
@@ -243,7 +243,7 @@ class Applier:
                 told = {one.run.id for one in recorded if one.run is not None}
                 parts = (_without_untold(part, told) for part in answered.parts())
                 first, *others = recorded
-                await self._write(parts, replace(first, beside=tuple(others)), until=answered.locked_until)
+                await self._write(project, parts, replace(first, beside=tuple(others)), until=answered.locked_until)
             return planned
 
     async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> messages.RedactPlanned:
@@ -266,7 +266,7 @@ class Applier:
                 # Routes may have ended, and renderings are gone.
                 change = ResourceChange(None, project=request.project)
                 record = Record(redacts=True, address=log_context.request_address(), change=change)
-                await self._write(parts, record)
+                await self._write(request.project, parts, record)
             return planned
 
     async def explain(self, repository: str, mirror: Path, *, project: str) -> bool:
@@ -290,9 +290,9 @@ class Applier:
         job = messages.RoutesJob(await self.context(project), tuple(sorted(left)))
         found, _ = await self._planned(job, messages.RoutesFound)
         if found.restated:  # after an upgrade or a redaction; every other change writes the statuses itself
-            async with self._locks[project].hold():
+            async with self._hold(project):
                 found, parts = await self._planned(job, messages.RoutesFound)
-                await self._write(parts, Record())
+                await self._write(project, parts, Record())
         return _routes.decode(found.routes)
 
     async def render(self, project: str) -> bool:
@@ -335,32 +335,48 @@ class Applier:
         """Store a record that needs no plan. Raises StoreFault, Moved if other deletions are held than an approval
         names, and Locked if a request waits too long.
         """
-        lock = self._request_lock(project) if is_request else self._locks[project].hold
+        lock = self._request_lock(project) if is_request else partial(self._hold, project)
         async with lock():
             address = log_context.request_address() if is_request else None
-            await self._write((), replace(record, address=address))
+            await self._write(project, (), replace(record, address=address))
 
     def _request_lock(self, project: str, *, dry_run: bool = False) -> Callable[[], AbstractAsyncContextManager[None]]:
         """Return the lock of a request that arrives now: it waits at most LOCK_SECONDS. A dry run needs none."""
         if dry_run:
             return contextlib.nullcontext
         until = asyncio.get_running_loop().time() + LOCK_SECONDS
-        return partial(self._locks[project].hold, writer=Writer.REQUEST, until=until)
+        return partial(self._hold, project, writer=Writer.REQUEST, until=until)
 
-    async def _write(self, parts: Iterable[Changes], record: Record, *, until: float | None = None) -> None:
+    @contextlib.asynccontextmanager
+    async def _hold(
+        self, project: str, *, writer: Writer = Writer.POLL, until: float | None = None
+    ) -> AsyncIterator[None]:
+        """Hold the project's lock in this process, then in all. Raises Locked, StoreFault."""
+        async with contextlib.AsyncExitStack() as held:
+            await held.enter_async_context(self._locks[project].hold(writer=writer, until=until))
+            left = None if until is None else max(0.0, until - asyncio.get_running_loop().time())
+            try:
+                await held.enter_async_context(self._store.locked(project, seconds=left))
+            except TimeoutError:
+                raise Locked from None
+            yield
+
+    async def _write(
+        self, project: str, parts: Iterable[Changes], record: Record, *, until: float | None = None
+    ) -> None:
         """Store a change of a locked project. After `until`, an instant of the loop's clock, nothing is stored. Raises
         StoreFault, Moved.
         """
         seconds = STORE_SECONDS if until is None else max(0.0, until - asyncio.get_running_loop().time())
-        await to_its_end(self._store.commit(parts, record=record, timeout=seconds))
+        await to_its_end(self._store.commit(parts, record=record, project=project, timeout=seconds))
 
     async def _write_apart(self, parts: Iterable[Changes], project: str) -> None:
         """Store parts that were planned without the lock, each in a transaction of some milliseconds: their rows check
         that they still hold.
         """
         for part in parts:
-            async with self._locks[project].hold():
-                await self._write((part,), Record())
+            async with self._hold(project):
+                await self._write(project, (part,), Record())
 
     async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         project = request.project
@@ -380,7 +396,7 @@ class Applier:
             if planned.changed:
                 change = _change(planned, project=project, origin=None)
                 record = Record(address=log_context.request_address(), change=change)
-                await self._write(answered.parts(), record, until=answered.locked_until)
+                await self._write(project, answered.parts(), record, until=answered.locked_until)
             return ApplyAnswer(planned.status, planned.answer)
 
     async def context(self, project: str) -> Context:

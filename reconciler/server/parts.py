@@ -254,9 +254,7 @@ def _services(
 
 
 @contextlib.asynccontextmanager
-async def _store(
-    settings: Settings, bound: ShutdownDeadline, *, new_store: bool
-) -> AsyncIterator[tuple[Store, Operations]]:
+async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool) -> AsyncIterator[engines.OpenedStore]:
     """Open both databases and bring them to this version. Raises Refused, StoreFault."""
     places = databases.database_places(settings)
     missing = await asyncio.to_thread(databases.missing, places)
@@ -264,13 +262,13 @@ async def _store(
         raise Refused(missing)
     await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
     await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
-    store, operations = await engines.open_store(settings.store.url, settings.state_dir)
+    opened = await engines.open_store(settings.store.url, settings.state_dir)
     try:
-        yield store, operations
+        yield opened
     finally:
         bound.begin()
-        await bound.waits("a write of sessions", operations.close)
-        await bound.waits("a write to the store", store.close)
+        await bound.waits("a write of sessions", opened.operations.close)
+        await bound.waits("a write to the store", opened.store.close)
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:

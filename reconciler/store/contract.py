@@ -24,7 +24,7 @@ every row that it gets. One suite of tests proves these promises on every engine
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol, TypeVar
 
 from reconciler.model import errors
@@ -51,6 +51,10 @@ class NewerStore(errors.Refused):
 
 class Moved(errors.Transient):
     """The held deletions are not those that the approval names; the caller must read them again."""
+
+
+class LeaseLost(errors.Transient):
+    """Another replica follows the repository of a record by now; nothing of the commit was kept."""
 
 
 class Store(Protocol):
@@ -95,19 +99,31 @@ class Store(Protocol):
         the resource: at most `limit` of either, by kind and name, at one revision.
         """
 
+    def locked(self, project: str, *, seconds: float | None = None) -> AbstractAsyncContextManager[None]:
+        """Keep every other process from changing a project until the context ends, or until its first commit. Writers
+        of this process keep each other out with a lock of their own (`reconcile.apply.ProjectLock`).
+
+        Raises TimeoutError if the lock is not held after `seconds`, StoreFault.
+        """
+
     async def commit(
         self,
         parts: Iterable[records.Changes],
         *,
         record: records.Record,
+        project: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - it ends a transaction on another thread
     ) -> int:
         """Write the record and the parts in one transaction; return the revision after it.
 
-        The parts are taken one at a time, on the thread that writes. `timeout` is in seconds since the call. Raises
-        `Moved` if other deletions are held than an approval names, `StoreFault`, and anything that the iterator of
-        parts raises.
+        The parts are taken one at a time, on the thread that writes. `project` is the one that the caller has `locked`:
+        the commit and the lock end together. `timeout` is in seconds since the call. Raises `Moved` if other deletions
+        are held than an approval names, `LeaseLost`, `StoreFault`, and anything that the iterator of parts raises.
         """
+
+    @property
+    def known_revision(self) -> int:
+        """The newest revision that this process knows, without a read; it never decreases."""
 
     def figures(self) -> records.StoreFigures:
         """Return its figures, in microseconds."""

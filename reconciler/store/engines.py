@@ -11,13 +11,21 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Store
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record
 
 
-async def open_store(url: str, state_directory: Path) -> tuple[Store, Operations]:
+class OpenedStore(NamedTuple):
+    """The parts of an open store."""
+
+    store: Store
+    operations: Operations
+
+
+async def open_store(url: str, state_directory: Path) -> OpenedStore:
     """Open both parts of the store of the settings `store.url` and `stateDir`, or make them, and bring them to this
     version.
 
@@ -32,7 +40,7 @@ async def open_store(url: str, state_directory: Path) -> tuple[Store, Operations
     places = files.places(url, state_directory)
     store = await asyncio.to_thread(SqliteStore, places.store)
     try:
-        return store, await asyncio.to_thread(SqliteOperations, places.operations)
+        return OpenedStore(store, await asyncio.to_thread(SqliteOperations, places.operations))
     except BaseException:
         await store.close()
         raise

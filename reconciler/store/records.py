@@ -500,6 +500,13 @@ class Changes:
     statuses: list[StatusRow] = field(default_factory=list)
 
 
+class Lease(NamedTuple):
+    """The right of one replica to write the runs of a repository. A replica that takes it over has a greater number."""
+
+    repository: str
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """The rest of a transaction, with changes or without: the end of a run and the state of a repository."""
@@ -520,6 +527,7 @@ class Record:
     change: ResourceChange | None = None  # for subscribers; None if it does not concern them
     # Replaces an earlier approval. Raises `Moved` if it is for another head, or if nothing can be approved there.
     approval: ApprovalRow | None = None
+    lease: Lease | None = None  # of a run: nothing is written if another replica has it
     beside: "tuple[Record, ...]" = ()  # of other repositories, in the same transaction
 
 

@@ -12,7 +12,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
@@ -104,6 +104,7 @@ class SqliteStore:
             self._writer.close()
             raise
         self._file = _stat(path)
+        self._revision = int(self._reader.value("revision"))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
         self._damage = Damage()
         self._commits = records.CommitFigures()
@@ -186,11 +187,19 @@ class SqliteStore:
 
         return await self._read_apart(read)
 
+    def locked(self, project: str, *, seconds: float | None = None) -> AbstractAsyncContextManager[None]:  # noqa: ARG002
+        return nullcontext()
+
+    @property
+    def known_revision(self) -> int:
+        return self._revision
+
     async def commit(
         self,
         parts: Iterable[records.Changes],
         *,
         record: records.Record,
+        project: str | None = None,  # noqa: ARG002 - one process writes
         timeout: float | None = None,  # noqa: ASYNC109 - it ends a transaction on another thread
     ) -> int:
         begun = monotonic()
@@ -206,6 +215,7 @@ class SqliteStore:
         except StoreFault:
             self._commits.failed += 1
             raise
+        self._revision = after
         self._commits.seconds.note(monotonic() - begun)
         every = (record, *record.beside)
         for one in every:
