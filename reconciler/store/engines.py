@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Store
 from reconciler.store.planning_view import SqlitePlanningView
-from reconciler.store.records import Changes, Record
+from reconciler.store.records import Changes, Record, RoleReport, ServerReport
 
 
 class OpenedStore(NamedTuple):
@@ -44,6 +44,27 @@ async def open_store(url: str, state_directory: Path) -> OpenedStore:
     except BaseException:
         await store.close()
         raise
+
+
+def is_empty(url: str) -> bool:
+    """Return True if a database of PostgreSQL has no store. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.is_empty(url)
+
+
+def server_report(url: str) -> ServerReport:
+    """Ask a server of PostgreSQL, and the database of `store.url`, about themselves. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.server(url)
+
+
+def role_report(worker_url: str, *, service_url: str) -> RoleReport:
+    """Ask PostgreSQL about the role of the worker. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.worker(worker_url, service_url=service_url, needed=("resource", "version"))
 
 
 def open_view(address: str) -> PlanningView:
