@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Store
-from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RoleReport, ServerReport
 
 
@@ -69,7 +68,10 @@ def role_report(worker_url: str, *, service_url: str) -> RoleReport:
 
 def open_view(address: str) -> PlanningView:
     """Open the reads of a plan of the store with this address (`Store.address`). Raises StoreFault."""
-    return SqlitePlanningView(Path(address))
+    from reconciler.store import database
+    from reconciler.store.planning_view import StoredPlanningView
+
+    return StoredPlanningView(database.open_reader(Path(address)))
 
 
 def view_files(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
