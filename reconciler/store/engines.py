@@ -11,10 +11,14 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Store
 from reconciler.store.records import Changes, Record, RoleReport, ServerReport
+
+if TYPE_CHECKING:
+    from reconciler.store.estates import StoredEstate
+    from reconciler.store.files import DatabasePlaces
 
 
 class OpenedStore(NamedTuple):
@@ -64,6 +68,17 @@ def role_report(worker_url: str, *, service_url: str) -> RoleReport:
     from reconciler.store.postgresql import inspection
 
     return inspection.worker(worker_url, service_url=service_url, needed=("resource", "version"))
+
+
+def stored_estate(place: "DatabasePlaces | str") -> "StoredEstate":
+    """Return the estate in files of SQLite, which nobody uses, or in the database of a URL of PostgreSQL."""
+    if isinstance(place, str):
+        from reconciler.store.postgresql.estate import StoredPostgresqlEstate
+
+        return StoredPostgresqlEstate(place)
+    from reconciler.store.sqlite_estate import StoredSqliteEstate
+
+    return StoredSqliteEstate(place)
 
 
 def open_view(address: str) -> PlanningView:
