@@ -57,10 +57,6 @@ class LeaseLost(errors.Transient):
     """Another replica follows the repository of a record by now; nothing of the commit was kept."""
 
 
-class Overtaken(errors.Transient):
-    """Another replica changed the directory after the one that an amendment was decided on; decide again."""
-
-
 class Store(Protocol):
     """Resources, history, runs, people, keys and the audit: see the promises above."""
 
@@ -190,10 +186,8 @@ class Store(Protocol):
     async def directory(self) -> Directory:
         """Return people, memberships, keys, invitations and projects, at one revision."""
 
-    async def amend(self, amendment: Amendment, *, audit: records.AuditRow, after: int | None = None) -> None:
-        """Write one change of the directory with its audit event; the revision stays. `after` is the number of the
-        directory that it was decided on. Raises StoreFault, and Overtaken if that is not the present one.
-        """
+    async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
+        """Write one change of the directory with its audit event; the revision stays. Raises StoreFault."""
 
     async def tell(self, events: Sequence[records.AuditRow]) -> None:
         """Write audit events of facts that are not in the store, as one link. Raises StoreFault."""

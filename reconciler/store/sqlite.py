@@ -303,13 +303,7 @@ class SqliteStore:
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
             return _directory(self._reader)
 
-    async def amend(
-        self,
-        amendment: Amendment,
-        *,
-        audit: records.AuditRow,
-        after: int | None = None,  # noqa: ARG002 - one process writes
-    ) -> None:
+    async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
         await self._write(lambda writer: _amend(writer, amendment, audit=audit))
         self.announce(amendment)
 
