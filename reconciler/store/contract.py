@@ -274,12 +274,14 @@ class Notice(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """An answer of the database: the notices since the last one. `missed`: some are not kept any more, so that
-    everything must be read again. `revision` is at least that of the last of them.
+    """An answer of the database: all notices since the last one, up to `revision`, that were written before the instant
+    `asked_at` of the monotonic clock, and maybe more. `missed`: some are not kept any more, so that everything must be
+    read again.
     """
 
     notices: Sequence[Notice]
     revision: int
+    asked_at: float
     missed: bool = False
 
 
@@ -291,12 +293,6 @@ class Notices(Protocol):
     @property
     def writer(self) -> str:
         """The name of this process in its notices."""
-
-    @property
-    def answered(self) -> float:
-        """The instant, on the monotonic clock, from which on no notice is missing: shortly before the last question
-        that the database answered.
-        """
 
     @property
     def is_lost(self) -> bool:
