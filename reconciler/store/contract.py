@@ -25,7 +25,7 @@ every row that it gets. One suite of tests proves these promises on every engine
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from reconciler.model import errors
 from reconciler.model.audit_chain import ChainAnchor, ChainHead
@@ -34,7 +34,9 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
 
-C = TypeVar("C", records.Committed, records.ResourceChange, Amendment)
+C = TypeVar("C", records.Committed, records.ResourceChange, Amendment, records.NotedElsewhere)
+
+Announced: TypeAlias = records.Committed | records.ResourceChange | Amendment | records.NotedElsewhere
 
 
 class StoreFault(errors.Transient):
@@ -78,7 +80,7 @@ class Store(Protocol):
         (`reconciler.replicas.following`).
         """
 
-    def announce(self, change: records.Committed | records.ResourceChange | Amendment) -> None:
+    def announce(self, change: Announced) -> None:
         """Call the listeners for a change of another replica."""
 
     async def revision(self) -> int:

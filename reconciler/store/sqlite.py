@@ -28,7 +28,7 @@ from reconciler.model.names import Key
 from reconciler.model.principals import Role, Scope
 from reconciler.store import audit, database, records
 from reconciler.store import commit as commits
-from reconciler.store.contract import C, Damaged, Moved, StaleChange, StoreFault
+from reconciler.store.contract import Announced, C, Damaged, Moved, StaleChange, StoreFault
 from reconciler.store.database import Connection, Damage, Row
 
 MOST_DEPRECATED = 100  # deprecated resources in a report
@@ -135,7 +135,7 @@ class SqliteStore:
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
         self._listeners.append((kind, listener))
 
-    def announce(self, change: records.Committed | records.ResourceChange | Amendment) -> None:
+    def announce(self, change: Announced) -> None:
         for kind, listener in self._listeners:
             if isinstance(change, kind):
                 listener(change)
