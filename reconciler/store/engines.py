@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.store.contract import Operations, PlanningView, Store
+from reconciler.store.contract import Operations, PlanningView, Replication, Store
 from reconciler.store.records import Changes, Record, RoleReport, ServerReport
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class OpenedStore(NamedTuple):
-    """The parts of an open store."""
+    """The parts of an open store. `replication` is None for one that only one process can use."""
 
     store: Store
     operations: Operations
+    replication: Replication | None = None
 
 
 async def open_store(url: str, state_directory: Path) -> OpenedStore:

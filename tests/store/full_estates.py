@@ -18,7 +18,7 @@ from reconciler.store.records import (
     VersionRow,
 )
 from tests.auth import directories
-from tests.store import contract_access, contract_prunes, contract_renderings, rows
+from tests.store import contract_access, contract_operations, contract_prunes, contract_renderings, rows
 from tests.store.engines import Engine
 
 TOKEN = "canary-id-token-of-somebody-who-is-signed-in"
@@ -105,5 +105,8 @@ async def _redact(engine: Engine, store: Store) -> None:
 async def _fill_operations(operations: Operations) -> None:
     await operations.flow_key()
     await operations.put_session(SESSION)
-    await operations.note(Noted(put=[NotificationRow("N1", b'{"number":1}'), NotificationRow("N2", b"{}")]))
-    await operations.put_notification_status(NotificationStatusRow("N1", "una", "read"))
+    noted = Noted(
+        put=[NotificationRow("N1", b'{"number":1}'), NotificationRow("N2", b"{}")],
+        statuses=[NotificationStatusRow("N1", "una", "read")],
+    )
+    await contract_operations.note(operations, noted)
