@@ -57,6 +57,10 @@ class LeaseLost(errors.Transient):
     """Another replica follows the repository of a record by now; nothing of the commit was kept."""
 
 
+class NameTaken(errors.Refused):
+    """Another process took the name of this replica."""
+
+
 class Store(Protocol):
     """Resources, history, runs, people, keys and the audit: see the promises above."""
 
