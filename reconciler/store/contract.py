@@ -53,6 +53,12 @@ class Moved(errors.Transient):
     """The held deletions are not those that the approval names; the caller must read them again."""
 
 
+class StaleChange(StoreFault):
+    """Another process changed the directory or the notifications since the caller read them; the caller must read them
+    again and decide anew.
+    """
+
+
 class LeaseLost(errors.Transient):
     """Another replica follows the repository of a record by now; nothing of the commit was kept."""
 
@@ -188,10 +194,14 @@ class Store(Protocol):
         """Make sure that a project exists."""
 
     async def directory(self) -> Directory:
-        """Return people, memberships, keys, invitations and projects, at one revision."""
+        """Return people, memberships, keys, invitations and projects, at one revision, with the `number` of the last
+        amendment.
+        """
 
-    async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
-        """Write one change of the directory with its audit event; the revision stays. Raises StoreFault."""
+    async def amend(self, amendment: Amendment, *, after: int, audit: records.AuditRow) -> None:
+        """Write one change of the directory with its audit event, as the amendment that follows the number `after`; the
+        revision stays. Raises StaleChange if another process amended the directory since, StoreFault.
+        """
 
     async def tell(self, events: Sequence[records.AuditRow]) -> None:
         """Write audit events of facts that are not in the store, as one link. Raises StoreFault."""
@@ -252,17 +262,15 @@ class Operations(Protocol):
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
         """Note when sessions were seen last, by digest."""
 
-    async def notifications(self) -> list[records.NotificationRow]:
-        """Return every notification in the order of ids."""
+    async def notifications(self) -> records.NotificationRows:
+        """Return every notification in the order of ids, the statuses that people gave them by notification and person,
+        and the number of the last change, at one moment.
+        """
 
-    async def notification_statuses(self) -> list[records.NotificationStatusRow]:
-        """Return the statuses that people gave notifications, by notification and person."""
-
-    async def note(self, noted: records.Noted) -> None:
-        """Store one change of the notifications in one transaction."""
-
-    async def put_notification_status(self, row: records.NotificationStatusRow) -> None:
-        """Store a person's status of a notification; `unread` removes it."""
+    async def note(self, noted: records.Noted, *, after: int) -> int:
+        """Store one change of the notifications in one transaction, as the one that follows the number `after`; return
+        its own number. Raises StaleChange if another process changed them since.
+        """
 
     async def close(self) -> None:
         """Finish the writes that wait, and close."""
@@ -278,12 +286,14 @@ class Notice(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """An answer of the database: the notices since the last one. `missed`: some are not kept any more, so that
-    everything must be read again. `revision` is at least that of the last of them.
+    """An answer of the database: all notices since the last one, up to `revision`, that were written before the instant
+    `asked_at` of the monotonic clock, and maybe more. `missed`: some are not kept any more, so that everything must be
+    read again.
     """
 
     notices: Sequence[Notice]
     revision: int
+    asked_at: float
     missed: bool = False
 
 
@@ -295,12 +305,6 @@ class Notices(Protocol):
     @property
     def writer(self) -> str:
         """The name of this process in its notices."""
-
-    @property
-    def answered(self) -> float:
-        """The instant, on the monotonic clock, from which on no notice is missing: shortly before the last question
-        that the database answered.
-        """
 
     @property
     def is_lost(self) -> bool:

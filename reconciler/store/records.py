@@ -714,11 +714,27 @@ class NotificationStatusRow(NamedTuple):
     status: str
 
 
+class NotificationRows(NamedTuple):
+    """All notifications at one moment: the number of the last change, the rows, and the statuses of people."""
+
+    number: int
+    rows: Sequence[NotificationRow]
+    statuses: Sequence[NotificationStatusRow]
+
+
 class Noted(NamedTuple):
-    """One change of the notifications: rows to put, ids to forget with all their statuses, and ids that become unread
-    for everybody.
+    """One change of the notifications: rows to put, ids to forget with all their statuses, ids that become unread for
+    everybody who read them, and statuses that people gave them; `unread` removes one.
     """
 
     put: Sequence[NotificationRow] = ()
     forget: Collection[str] = ()
     unread: Collection[str] = ()
+    statuses: Sequence[NotificationStatusRow] = ()
+
+
+class NotedElsewhere(NamedTuple):
+    """A change of the notifications by another replica, and its number."""
+
+    number: int
+    noted: Noted

@@ -28,7 +28,7 @@ from reconciler.model.names import Key
 from reconciler.model.principals import Role, Scope
 from reconciler.store import audit, database, records
 from reconciler.store import commit as commits
-from reconciler.store.contract import C, Damaged, Moved, StoreFault
+from reconciler.store.contract import C, Damaged, Moved, StaleChange, StoreFault
 from reconciler.store.database import Connection, Damage, Row
 
 MOST_DEPRECATED = 100  # deprecated resources in a report
@@ -303,9 +303,9 @@ class SqliteStore:
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
             return _directory(self._reader)
 
-    async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
-        await self._write(lambda writer: _amend(writer, amendment, audit=audit))
-        self.announce(amendment)
+    async def amend(self, amendment: Amendment, *, after: int, audit: records.AuditRow) -> None:
+        await self._write(lambda writer: _amend(writer, amendment, after=after, audit=audit))
+        self.announce(replace(amendment, number=after + 1))
 
     async def tell(self, events: Sequence[records.AuditRow]) -> None:
         await self._write(lambda writer: commits.tell(writer, events))
@@ -420,10 +420,14 @@ def _directory(connection: Connection) -> Directory:
         members=dict(members),
         keys={key.prefix: key for key in keys},
         invitations={one.id: replace(one, role=Role(one.role)) for one in invitations},
+        number=int(connection.value("directory_number")),
     )
 
 
-def _amend(connection: Connection, amendment: Amendment, *, audit: records.AuditRow) -> None:
+def _amend(connection: Connection, amendment: Amendment, *, after: int, audit: records.AuditRow) -> None:
+    if int(connection.value("directory_number")) != after:
+        raise StaleChange("The directory was changed meanwhile; read it again.")
+    connection.run("count_amendment")
     connection.each("put_project", ((one.name, one.created_at) for one in amendment.projects))
     connection.each("remove_user", ((one.id,) for one in amendment.removed_users))
     connection.each("put_user", map(_user_row, amendment.users))
