@@ -98,7 +98,7 @@ async def build_parts(
     """
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
-        store, operations = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        store, operations, _ = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
         accounts = await _accounts(plan, store, operations)
         worker = await opened.enter_async_context(_worker(settings, bound, store))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)

@@ -13,16 +13,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.store.contract import Operations, PlanningView, Store
+from reconciler.store.contract import Operations, PlanningView, Replication, Store
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record
 
 
 class OpenedStore(NamedTuple):
-    """The parts of an open store."""
+    """The parts of an open store. `replication` is None for one that only one process can use."""
 
     store: Store
     operations: Operations
+    replication: Replication | None = None
 
 
 async def open_store(url: str, state_directory: Path) -> OpenedStore:

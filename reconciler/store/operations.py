@@ -44,8 +44,9 @@ class SqliteOperations:
         await self._write(("make_fact", [("flow_key", os.urandom(FLOW_KEY_BYTES))]))
         return bytes((await self._all("fact", "flow_key"))[0][0])
 
-    async def sessions(self) -> list[SessionRow]:
-        return [SessionRow(*row) for row in await self._all("all_sessions")]
+    async def sessions(self, digests: Collection[bytes] | None = None) -> list[SessionRow]:
+        found = [SessionRow(*row) for row in await self._all("all_sessions")]
+        return [row for row in found if digests is None or row.digest in digests]
 
     async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
         await self._write(("remove_session", _each(without)), ("insert_session", [row]))

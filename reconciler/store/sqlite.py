@@ -135,7 +135,7 @@ class SqliteStore:
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
         self._listeners.append((kind, listener))
 
-    def _announce(self, change: records.Committed | records.ResourceChange | Amendment) -> None:
+    def announce(self, change: records.Committed | records.ResourceChange | Amendment) -> None:
         for kind, listener in self._listeners:
             if isinstance(change, kind):
                 listener(change)
@@ -220,8 +220,8 @@ class SqliteStore:
         every = (record, *record.beside)
         for one in every:
             if one.change is not None:
-                self._announce(one.change)
-        self._announce(records.Committed(after, keys, every))
+                self.announce(one.change)
+        self.announce(records.committed(after, keys, every))
         return after
 
     def figures(self) -> records.StoreFigures:
@@ -305,7 +305,7 @@ class SqliteStore:
 
     async def amend(self, amendment: Amendment, *, after: int, audit: records.AuditRow) -> None:
         await self._write(lambda writer: _amend(writer, amendment, after=after, audit=audit))
-        self._announce(replace(amendment, number=after + 1))
+        self.announce(replace(amendment, number=after + 1))
 
     async def tell(self, events: Sequence[records.AuditRow]) -> None:
         await self._write(lambda writer: commits.tell(writer, events))

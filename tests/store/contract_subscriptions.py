@@ -53,7 +53,7 @@ class SubscriptionPromises:
         await store.commit((), record=run)
         assert [[key.name for key in one.keys] for one in heard] == [["a", "b"], ["a"], []]
         assert [one.revision - before for one in heard] == [1, 2, 2]
-        assert [one.records for one in heard] == [(both, *both.beside), (Record(),), (run,)]
+        assert [[named.name for named in one.runs] for one in heard] == [["R1"], [], ["R2"]]
 
     async def test_of_many_resources_the_kind_is_told(self, store: Store) -> None:
         heard: list[Committed] = []
