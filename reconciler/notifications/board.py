@@ -23,10 +23,10 @@ from reconciler.notifications.models import (
 )
 from reconciler.notifications.owners import Owners
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.replicas.work import WORK
+from reconciler.replicas.keeper import WORK
 from reconciler.settings.models import AlertTarget
 from reconciler.store.contract import Operations, StaleChange, StoreFault
-from reconciler.store.records import Noted, NotedElsewhere, NotificationStatusRow
+from reconciler.store.records import Noted, NotificationStatusRow
 
 log = logging.getLogger(__name__)
 
@@ -98,16 +98,15 @@ class Board:
 
     # What other replicas change.
 
-    def follow(self, change: NotedElsewhere) -> None:
-        """Show a change of another replica. If one before it is missing, all are read."""
-        if change.number > self._number + 1:
-            self.follow_all()
-        if change.number != self._number + 1:
+    def follow(self, number: int, noted: Noted) -> None:
+        """Show a change of another replica, which has this number. If one before it is missing, all are read."""
+        if number > self._number + 1:
+            self._missed.set()
+        if number != self._number + 1:
             return
-        noted = change.noted
         put = {one.id: one for one in models.read_notifications(noted.put)}
         gone = set(noted.forget)
-        self._number = change.number
+        self._number = number
         self._stored = {key: one for key, one in {**self._stored, **put}.items() if key not in gone}
         self._mark(noted)
         # What is not written yet of one of them is decided again.
@@ -117,9 +116,10 @@ class Board:
             self._note_newest(kept)
         self._show(kept)
 
-    def follow_all(self) -> None:
-        """Read all notifications soon: changes of other replicas may have been missed."""
-        self._missed.set()
+    async def reload(self) -> None:
+        """Read all notifications again: changes of other replicas may have been missed. Raises StoreFault."""
+        async with self._changing:
+            await self._read()
 
     async def keep(self) -> None:
         """Read what was missed of other replicas, until cancelled."""
@@ -127,8 +127,7 @@ class Board:
             await self._missed.wait()
             self._missed.clear()
             try:
-                async with self._changing:
-                    await self._read()
+                await self.reload()
             except StoreFault as fault:
                 log.warning("What other replicas changed of notifications could not be read: %s", fault.message)
                 self._missed.set()

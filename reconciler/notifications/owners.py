@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.models import OF_INSTANCES, Cause, Domain, Notification
-from reconciler.replicas.work import WORK, Alone, Holder
+from reconciler.replicas.keeper import WORK
+from reconciler.replicas.work import Alone, Holder
 
 OF_REPOSITORIES = frozenset({Domain.REPOSITORIES, Domain.FLOWS})
 

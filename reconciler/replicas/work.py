@@ -6,7 +6,8 @@ A replica that takes the lease over does what the former holder may have left. S
 import asyncio
 from typing import Protocol
 
-WORK = "~work"
+from reconciler.replicas.keeper import WORK
+
 POLL_SECONDS = 1.0
 
 
