@@ -11,7 +11,7 @@ sends the alerts.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.models import OF_INSTANCES, Cause, Domain, Notification
@@ -29,7 +29,7 @@ class Owners:
     """
 
     instance: str = ""
-    leases: Holder = Alone()
+    leases: Holder = field(default_factory=Alone)
     follows: Callable[[str], bool] = lambda _repository: True
     is_gone: Callable[[str], bool] = lambda instance: instance != ""
 

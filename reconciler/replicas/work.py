@@ -4,11 +4,12 @@ A replica that takes the lease over does what the former holder may have left. S
 """
 
 import asyncio
+import math
 from typing import Protocol
 
 from reconciler.replicas.keeper import WORK
 
-POLL_SECONDS = 1.0
+POLL_SECONDS = 2.0
 
 
 class Holder(Protocol):
@@ -38,12 +39,15 @@ class Work:
 
     async def turn(self) -> None:
         """Wait until this replica does it."""
-        while not self.is_mine:
+        while not self.is_mine:  # noqa: ASYNC110 - a lease also ends by the clock alone
             await asyncio.sleep(POLL_SECONDS)
 
-    async def end_of_turn(self, *, seconds: float) -> None:
+    async def end_of_turn(self, *, seconds: float = math.inf) -> None:
         """Wait until another replica may do it, but at most so many seconds."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while self.is_mine and (left := until - loop.time()) > 0:
+        while self.is_mine and (left := until - loop.time()) > 0:  # noqa: ASYNC110 - see above
             await asyncio.sleep(min(POLL_SECONDS, left))
+
+
+ALONE = Work(Alone())

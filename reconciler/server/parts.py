@@ -39,6 +39,7 @@ from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.work import Alone, Work
 from reconciler.review.service import Reviewing
 from reconciler.server import delivering, following, notifying, process, serving, sign_in
 from reconciler.server.delivering import Delivering
@@ -86,6 +87,7 @@ class Parts(NamedTuple):
     notifying: Notifying
     auditing: AuditUpkeep
     rendering: RenderingFollowing
+    work: Work
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +100,11 @@ async def build_parts(
     """
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
-        store, operations, _ = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        store, operations, replication = await opened.enter_async_context(
+            _store(settings, bound, new_store=plan.new_store)
+        )
+        holder = Alone()
+        work = Work(holder)
         accounts = await _accounts(plan, store, operations)
         worker = await opened.enter_async_context(_worker(settings, bound, store))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
@@ -112,8 +118,9 @@ async def build_parts(
             ),
             secrets=partial(delivery_secrets.available_secrets, sources),
             clock=clock.now,
+            work=work,
         )
-        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
+        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now, work=work)
         store.subscribe(ResourceChange, auditing.heard)
         repositories = Repositories(
             ReconcileEnvironment(
@@ -139,6 +146,8 @@ async def build_parts(
             manager=delivery.manager,
             listeners=listeners,
             secrets=sources,
+            holder=holder,
+            leases=None if replication is None else replication.leases,
         )
         services = _services(
             settings,
@@ -152,9 +161,9 @@ async def build_parts(
             watching=watching,
             flow_key=await operations.flow_key(),
         )
-        rendering = RenderingFollowing(applier.render)
+        rendering = RenderingFollowing(applier.render, work)
         store.subscribe(ResourceChange, rendering.heard)
-        yield Parts(services, repositories, delivery, watching, auditing, rendering)
+        yield Parts(services, repositories, delivery, watching, auditing, rendering, work)
 
 
 class SignInParts(NamedTuple):
@@ -272,20 +281,23 @@ async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
-    """Load the directory after the checks of `auth.type`. Raises Refused, StoreFault."""
+    """Load the directory after the checks of `auth.type`. Of several replicas, one starts after the other here. Raises
+    Refused, StoreFault.
+    """
     settings = plan.settings
-    accounts = Accounts(store, await store.directory(), clock=clock.now)
-    await sign_in.settle_auth(
-        accounts,
-        store,
-        operations,
-        configured=settings.auth.type,
-        is_confirmed=plan.confirm_auth_change,
-        check=partial(sign_in.check_provider, settings),
-    )
-    if settings.auth.type == "oidc":
-        await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
-    await accounts.ensure_project(DEFAULT_PROJECT)
+    async with sign_in.one_at_a_time(store):
+        accounts = Accounts(store, await store.directory(), clock=clock.now)
+        await sign_in.settle_auth(
+            accounts,
+            store,
+            operations,
+            configured=settings.auth.type,
+            is_confirmed=plan.confirm_auth_change,
+            check=partial(sign_in.check_provider, settings),
+        )
+        if settings.auth.type == "oidc":
+            await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
+        await accounts.ensure_project(DEFAULT_PROJECT)
     return accounts
 
 

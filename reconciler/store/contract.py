@@ -25,6 +25,7 @@ every row that it gets. One suite of tests proves these promises on every engine
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
 from typing import NamedTuple, Protocol, TypeVar
 
 from reconciler.model import errors
@@ -345,6 +346,12 @@ class Leases(Protocol):
 
     async def leave(self, replica: records.ReplicaRow) -> None:
         """End all leases of a replica that stops, and forget it."""
+
+    async def ages(self) -> Mapping[str, timedelta]:
+        """Return the time since the last beat of each replica that has not left, living or not, by name."""
+
+    async def forget(self, age: timedelta) -> None:
+        """Forget the replicas whose last beat is older than this."""
 
 
 class Replication(NamedTuple):
