@@ -25,6 +25,7 @@ every row that it gets. One suite of tests proves these promises on every engine
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from reconciler.model import errors
@@ -34,9 +35,9 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
 
-C = TypeVar("C", records.Committed, records.ResourceChange, Amendment, records.NotedElsewhere)
+C = TypeVar("C", records.Committed, records.ResourceChange, Amendment)
 
-Announced: TypeAlias = records.Committed | records.ResourceChange | Amendment | records.NotedElsewhere
+Announced: TypeAlias = records.Committed | records.ResourceChange | Amendment
 
 
 class StoreFault(errors.Transient):
@@ -72,6 +73,10 @@ class StaleChange(StoreFault):
 
 class LeaseLost(errors.Transient):
     """Another replica follows the repository of a record by now; nothing of the commit was kept."""
+
+
+class NameTaken(errors.Refused):
+    """Another process took the name of this replica."""
 
 
 class Store(Protocol):
@@ -329,10 +334,42 @@ class Notices(Protocol):
         """Write a notice that belongs to no other change. Raises StoreFault."""
 
 
+class Leases(Protocol):
+    """Which replicas live, and which repository each of them follows.
+
+    All instants are the database's, so the clocks of replicas need not agree. A lease ends LEASE_SECONDS after it was
+    taken or renewed. Then another replica may take it, and it gets a greater number, which every commit of a run
+    checks (`Record.lease`): a commit and a take-over of the same repository wait for each other.
+    """
+
+    async def beat(self, replica: records.ReplicaRow) -> records.Beat:
+        """Say that a replica lives, renew its leases, and return what is known of all, at one moment. Each method is
+        one short transaction. Raises StoreFault, and NameTaken if another living process has the replica's name.
+        """
+
+    async def take(self, holder: str, groups: Sequence[Sequence[str]]) -> list[records.Lease]:
+        """Take the leases of each group, all of them or none, and return those taken. A group is left out if another
+        replica has one of its leases, or is still storing a run under it. What the holder has gets a new number.
+        """
+
+    async def release(self, holder: str, repositories: Collection[str]) -> None:
+        """End leases of this holder, so that another replica may take them at once."""
+
+    async def leave(self, replica: records.ReplicaRow) -> None:
+        """End all leases of a replica that stops, and forget it."""
+
+    async def ages(self) -> Mapping[str, timedelta]:
+        """Return the time since the last beat of each replica that has not left, living or not, by name."""
+
+    async def forget(self, age: timedelta) -> None:
+        """Forget the replicas whose last beat is older than this."""
+
+
 class Replication(NamedTuple):
     """The parts of a store that several replicas share."""
 
     notices: Notices
+    leases: Leases
 
 
 BATCH = 1_000  # keys that one read asks for at a time

@@ -509,6 +509,37 @@ class Lease(NamedTuple):
     number: int
 
 
+LEASE_SECONDS = 20.0
+"""How long a lease lasts, and a replica counts as living, after its last beat."""
+
+
+class ReplicaRow(NamedTuple):
+    """A replica. `process` is a random id of its present process, `settings` a digest of the repositories that its
+    settings name.
+    """
+
+    name: str
+    url: str  # at which other replicas call it; empty: not at all
+    version: str
+    process: str
+    settings: str
+
+
+class HeldLease(NamedTuple):
+    """A lease that has not ended."""
+
+    repository: str
+    number: int
+    holder: str
+
+
+class Beat(NamedTuple):
+    """The living replicas by name, and the leases that have not ended, by repository."""
+
+    living: tuple[ReplicaRow, ...]
+    held: tuple[HeldLease, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """The rest of a transaction, with changes or without: the end of a run and the state of a repository."""
@@ -700,13 +731,6 @@ class Noted(NamedTuple):
     forget: Collection[str] = ()
     unread: Collection[str] = ()
     statuses: Sequence[NotificationStatusRow] = ()
-
-
-class NotedElsewhere(NamedTuple):
-    """A change of the notifications by another replica, and its number."""
-
-    number: int
-    noted: Noted
 
 
 class ServerReport(NamedTuple):
