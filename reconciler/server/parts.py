@@ -98,9 +98,10 @@ async def build_parts(
     """
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
-        store, operations = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        kept = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        store, operations = kept.store, kept.operations
         accounts = await _accounts(plan, store, operations)
-        worker = await opened.enter_async_context(_worker(settings, bound, store))
+        worker = await opened.enter_async_context(_worker(settings, bound, kept))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
         applier = Applier(
             store,
@@ -262,7 +263,8 @@ async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool
         raise Refused(missing)
     await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
     await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
-    opened = await engines.open_store(settings.store.url, settings.state_dir)
+    told = settings.store
+    opened = await engines.open_store(told.url, settings.state_dir, worker_url=told.worker_url)
     try:
         yield opened
     finally:
@@ -290,7 +292,9 @@ async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Ac
 
 
 @contextlib.asynccontextmanager
-async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
+async def _worker(
+    settings: Settings, bound: ShutdownDeadline, opened: engines.OpenedStore
+) -> AsyncIterator[WorkerClient]:
     """Start the worker. It can open only folders that exist at its start, so this makes the folder of mirrors.
 
     A file in the state directory has its protections, for the doctor.
@@ -303,7 +307,8 @@ async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> 
 
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
     told.unlink(missing_ok=True)
-    worker = WorkerClient(granted=(store.address, str(mirrors)), confined=confined)
+    granted = opened.store.address, str(mirrors)
+    worker = WorkerClient(granted=granted, connection=opened.worker_connection, confined=confined)
     try:
         await worker.start()
         yield worker

@@ -23,11 +23,12 @@ class OpenedStore(NamedTuple):
 
     store: Store
     operations: Operations
+    worker_connection: str = ""  # how the worker connects to a store on a server; it may hold a password
 
 
-async def open_store(url: str, state_directory: Path) -> OpenedStore:
-    """Open both parts of the store of the settings `store.url` and `stateDir`, or make them, and bring them to this
-    version.
+async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -> OpenedStore:
+    """Open both parts of the store of the settings `store.url`, `store.workerUrl` and `stateDir`, or make them, and
+    bring them to this version.
 
     Raises Refused, NewerStore, StoreFault.
     """
