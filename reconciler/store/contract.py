@@ -38,7 +38,16 @@ C = TypeVar("C", records.Committed, records.ResourceChange, Amendment)
 
 
 class StoreFault(errors.Transient):
-    """The store could not read or write; nothing of the commit was kept."""
+    """The store could not read or write; nothing of the commit was kept, unless it is an `OutcomeUnknown`."""
+
+
+class OutcomeUnknown(StoreFault):
+    """The connection was lost while a commit was confirmed: all of it may be stored, or nothing."""
+
+
+LOST_FACT = "The store has lost its fact `{name}`: restore a backup."
+TOO_SLOW = "This changes too much to be stored in the time that a change has; commit or send it in parts."
+BUSY = "The store was busy with other changes for too long, and nothing was changed; try again."
 
 
 class Damaged(errors.Refused):
