@@ -10,11 +10,12 @@ from reconciler.model.errors import Refused
 from reconciler.store.postgresql import inspection
 from reconciler.store.postgresql.inspection import Connection
 
-TABLES = (
+READABLE = (
     "approval",
     "approved",
     "audit",
-    "fact",
+    "fact.key",
+    "fact.number",
     "held",
     "origin",
     "past_route",
@@ -30,7 +31,9 @@ TABLES = (
     "version",
     "wanted",
 )
-"""The tables that `PlanningView` reads. People, keys, sessions and invitations are not among them."""
+"""The tables that `PlanningView` reads, and of facts the columns, since others hold keys. People, keys, sessions and
+invitations are not among them.
+"""
 
 # A server that is gone without a word is noticed after this; one that ends closes its connections.
 NETWORK = {
@@ -49,11 +52,17 @@ SESSION = {
 LOCK = 0x52434C52_72696768  # an advisory lock: one replica at a time grants
 REMEDY = "name a role in `store.workerUrl` that has no rights of its own; the service grants it what it reads"
 
+# Columns that the role may read and should not, or should and may not, and those of tables that it may change.
 _DIFFERENCES = """
-select c.relname from pg_class c
+select c.relname || '.' || a.attname
+from pg_class c
+join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'f')
-  and (has_table_privilege(%(role)s::name, c.oid, 'select') <> (c.relname = any(%(tables)s))
-       or has_table_privilege(%(role)s::name, c.oid, 'insert, update, delete, truncate, references, trigger'))
+  and (has_column_privilege(%(role)s::name, c.oid, a.attnum, 'select')
+         <> (c.relname = any(%(readable)s) or c.relname || '.' || a.attname = any(%(readable)s))
+       or has_column_privilege(%(role)s::name, c.oid, a.attnum, 'insert, update, references')
+       or has_table_privilege(%(role)s::name, c.oid, 'delete, truncate, trigger'))
+order by 1
 """
 
 
@@ -75,24 +84,29 @@ def settle(url: str, worker_url: str) -> str:
         role = worker.info.user
     with inspection.connected(url) as owner:
         [(schema,)] = owner.execute("select current_schema()").fetchall()
-        _grant(owner, role, schema)
-    report = inspection.worker(worker_url, service_url=url, needed=TABLES)
+        with owner.transaction():
+            owner.execute("select pg_advisory_xact_lock(%s)", [LOCK])
+            if differences(owner, role):  # otherwise nothing is written, which would keep readers of the tables waiting
+                _grant(owner, role, schema)
+    report = inspection.worker(worker_url, service_url=url)
     if report.is_elsewhere:
         raise Refused("`store.workerUrl` leads to another database than `store.url`; name the same one in both.")
-    excess = [*report.more, *(f"may not read {table}" for table in report.unread)]
-    if excess:
-        raise Refused(f"The role {report.name} of the worker {', '.join(excess)}; {REMEDY}.")
+    if report.more:
+        raise Refused(f"The role {report.name} of the worker {', '.join(report.more)}; {REMEDY}.")
     return worker_connection(worker_url, schema=schema)
 
 
+def differences(connection: Connection, role: str) -> list[str]:
+    """Return the columns whose rights are not as they should be."""
+    return [name for (name,) in connection.execute(_DIFFERENCES, {"role": role, "readable": list(READABLE)})]
+
+
 def _grant(owner: Connection, role: str, schema: str) -> None:
-    """Write the rights, unless they are as they should be: that would keep readers of the tables waiting."""
-    with owner.transaction():
-        owner.execute("select pg_advisory_xact_lock(%s)", [LOCK])
-        if not owner.execute(_DIFFERENCES, {"role": role, "tables": list(TABLES)}).fetchall():
-            return
-        names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
-        tables = sql.SQL(", ").join(sql.Identifier(schema, table) for table in TABLES)
-        owner.execute(sql.SQL("revoke all on all tables in schema {schema} from {role}").format(**names))
-        owner.execute(sql.SQL("grant usage on schema {schema} to {role}").format(**names))
-        owner.execute(sql.SQL("grant select on {tables} to {role}").format(tables=tables, **names))
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+    owner.execute(sql.SQL("revoke all on all tables in schema {schema} from {role}").format(**names))
+    owner.execute(sql.SQL("grant usage on schema {schema} to {role}").format(**names))
+    for readable in READABLE:
+        table, _, column = readable.partition(".")
+        columns = sql.SQL("({})").format(sql.Identifier(column)) if column else sql.SQL("")
+        grant = sql.SQL("grant select {columns} on {table} to {role}")
+        owner.execute(grant.format(columns=columns, table=sql.Identifier(schema, table), role=names["role"]))
