@@ -257,20 +257,37 @@ def _services(
 @contextlib.asynccontextmanager
 async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool) -> AsyncIterator[engines.OpenedStore]:
     """Open both databases and bring them to this version. Raises Refused, StoreFault."""
+    if settings.store.is_postgresql:
+        await _settle_database(settings, new_store=new_store)
+    else:
+        await _settle_files(settings, new_store=new_store)
+    told = settings.store
+    opened = await engines.open_store(told.url, settings.state_dir, worker_url=told.worker_url)
+    try:
+        if settings.store.is_postgresql:
+            await asyncio.to_thread(databases.mark_postgresql, settings.state_dir)
+        yield opened
+    finally:
+        bound.begin()
+        await bound.waits("a write of sessions", opened.operations.close)
+        await bound.waits("a write to the store", opened.store.close)
+
+
+async def _settle_files(settings: Settings, *, new_store: bool) -> None:
+    """Look at both files before they are opened: a missing one, a damaged one, and one of an earlier version."""
     places = databases.database_places(settings)
     missing = await asyncio.to_thread(databases.missing, places)
     if missing is not None and not new_store:
         raise Refused(missing)
     await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
     await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
-    told = settings.store
-    opened = await engines.open_store(told.url, settings.state_dir, worker_url=told.worker_url)
-    try:
-        yield opened
-    finally:
-        bound.begin()
-        await bound.waits("a write of sessions", opened.operations.close)
-        await bound.waits("a write to the store", opened.store.close)
+
+
+async def _settle_database(settings: Settings, *, new_store: bool) -> None:
+    """Look at the database before it is opened. It may be in use by other replicas, and is not copied."""
+    missing = await asyncio.to_thread(databases.missing_on_postgresql, settings.state_dir)
+    if missing is not None and not new_store and await asyncio.to_thread(engines.is_empty, settings.store.url):
+        raise Refused(missing)
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Store
-from reconciler.store.records import Changes, Record
+from reconciler.store.records import Changes, Record, RoleReport, ServerReport
 
 
 class OpenedStore(NamedTuple):
@@ -25,7 +25,7 @@ class OpenedStore(NamedTuple):
     worker_connection: str = ""  # how the worker connects to a store on a server; it may hold a password
 
 
-async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -> OpenedStore:
+async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -> OpenedStore:  # noqa: ARG001
     """Open both parts of the store of the settings `store.url`, `store.workerUrl` and `stateDir`, or make them, and
     bring them to this version.
 
@@ -44,6 +44,27 @@ async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -
     except BaseException:
         await store.close()
         raise
+
+
+def is_empty(url: str) -> bool:
+    """Return True if a database of PostgreSQL has no store. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.is_empty(url)
+
+
+def server_report(url: str) -> ServerReport:
+    """Ask a server of PostgreSQL, and the database of `store.url`, about themselves. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.server(url)
+
+
+def role_report(worker_url: str, *, service_url: str) -> RoleReport:
+    """Ask PostgreSQL about the role of the worker. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import rights
+
+    return rights.role_report(worker_url, service_url=service_url)
 
 
 def open_view(address: str) -> PlanningView:
