@@ -38,18 +38,8 @@ READABLE = (
 invitations are not among them.
 """
 
-# A server that is gone without a word is noticed after this; one that ends closes its connections.
-NETWORK = {
-    "connect_timeout": "5",
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "11000",  # milliseconds
-}
 SESSION = {
     "default_transaction_read_only": "on",
-    # A job reads, then parses for minutes; but a process that is stopped must not keep its snapshot for ever.
-    "idle_in_transaction_session_timeout": "30min",
     "client_connection_check_interval": "5s",  # a job that was ended may have left a long statement
 }
 LOCK = 0x52434C52_72696768  # an advisory lock: one replica at a time grants
@@ -88,12 +78,10 @@ MOST_NAMED = 3  # tables in a sentence
 
 
 def worker_connection(url: str, *, schema: str) -> str:
-    """Return how the worker connects with its URL. What the URL says of these parameters itself stays."""
-    said = conninfo.conninfo_to_dict(url)
-    network = {name: value for name, value in NETWORK.items() if name not in said}
+    """Return how the worker connects with its URL."""
+    given = conninfo.conninfo_to_dict(url).get("options") or ""
     options = " ".join(f"-c {name}={value}" for name, value in {**SESSION, "search_path": schema}.items())
-    given = f"{options} {said.get('options') or ''}".strip()
-    return conninfo.make_conninfo(url, **network, application_name="reconciler-worker", options=given)
+    return conninfo.make_conninfo(url, options=f"{given} {options}".strip())
 
 
 def settle(url: str, worker_url: str) -> str:
@@ -124,7 +112,7 @@ def role_report(worker_url: str, *, service_url: str) -> RoleReport:
         columns = service.execute(_COLUMNS, {"role": role, "readable": list(READABLE)}).fetchall()
         powers = service.execute(_POWERS, {"role": role}).fetchone()
         *flags, roles = powers or [None]
-        read = [table for table, reads, should, _ in columns if reads and not should]
+        read = [table for table, reads, should, writes in columns if reads and not should and not writes]
         written = [table for table, _, _, writes in columns if writes]
         return RoleReport(
             name=role,

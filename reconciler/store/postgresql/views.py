@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from reconciler.store.contract import PlanningView
 from reconciler.store.planning_view import StoredPlanningView
-from reconciler.store.postgresql import database
+from reconciler.store.postgresql.connection import PostgresqlConnection
 
 
 def connect(connection: str, names: Iterable[str]) -> tuple[dict[str, PlanningView], tuple[int, ...]]:
-    """Open a view for each name. Return them, and the sockets of their connections. Raises StoreFault."""
-    opened = {name: database.open_reader(connection) for name in names}
-    return {name: StoredPlanningView(one) for name, one in opened.items()}, tuple(map(database.socket, opened.values()))
+    """Open a view for each name. Return them, and the sockets of their connections. Raises StoreFault, Refused."""
+    opened = {name: PostgresqlConnection(connection, name="reconciler-worker") for name in names}
+    sockets = tuple(one.descriptor() for one in opened.values())
+    return {name: StoredPlanningView(one) for name, one in opened.items()}, sockets
