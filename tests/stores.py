@@ -6,9 +6,11 @@ With PostgreSQL each state directory has a database of its own, in one server fo
 import atexit
 import contextlib
 import functools
+import itertools
 import os
 import sqlite3
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,39 @@ def sql(state: Path) -> Iterator["Statements"]:
             yield Statements(file)
 
 
+MIGRATED = "migrated"  # a database with an empty store, from which others are made
+_numbers = itertools.count(1)
+
+
+@functools.cache
+def _migrated(migrate: Callable[[Database], None]) -> str:
+    migrate(_server().database(MIGRATED))
+    return MIGRATED
+
+
+def take(migrate: Callable[[Database], None]) -> Database:
+    """A database with an empty store, for one user after another."""
+    template = _migrated(migrate)
+    return _server().database(f"world_{next(_numbers)}", template=template)
+
+
+def give_back(database: Database) -> None:
+    """Forget a database that was taken."""
+    _server().drop(database.name)
+
+
+@contextlib.contextmanager
+def temporary() -> Iterator[Path]:
+    """A folder that goes."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def translated(statement: str) -> bytes:
+    """A statement with `?` for each argument, for psycopg."""
+    return statement.replace("%", "%%").replace("?", "%s").encode()
+
+
 class Statements:
     """Statements that both engines understand, with `?` for each argument."""
 
@@ -88,6 +123,5 @@ class Statements:
         """Run one; return its rows."""
         if isinstance(self._connection, sqlite3.Connection):
             return self._connection.execute(statement, arguments).fetchall()
-        text = statement.replace("%", "%%").replace("?", "%s")
-        cursor = self._connection.execute(text.encode(), arguments)
+        cursor = self._connection.execute(translated(statement), arguments)
         return [] if cursor.description is None else cursor.fetchall()
