@@ -102,14 +102,13 @@ async def build_parts(
     """
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
-        store, operations, replication = await opened.enter_async_context(
-            _store(settings, bound, new_store=plan.new_store)
-        )
-        replica = None if replication is None else ReplicaParts.build(store, replication)
+        kept = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        store, operations = kept.store, kept.operations
+        replica = None if kept.replication is None else ReplicaParts.build(store, kept.replication)
         holder = Alone()
         work = Work(holder)
         accounts = await _accounts(plan, store, operations)
-        worker = await opened.enter_async_context(_worker(settings, bound, store))
+        worker = await opened.enter_async_context(_worker(settings, bound, kept))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
         applier = Applier(
             store,
@@ -283,7 +282,8 @@ async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool
         await _settle_database(settings, new_store=new_store)
     else:
         await _settle_files(settings, new_store=new_store)
-    opened = await engines.open_store(settings.store.url, settings.state_dir)
+    told = settings.store
+    opened = await engines.open_store(told.url, settings.state_dir, worker_url=told.worker_url)
     try:
         if settings.store.is_postgresql:
             await asyncio.to_thread(databases.mark_postgresql, settings.state_dir)
@@ -333,7 +333,9 @@ async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Ac
 
 
 @contextlib.asynccontextmanager
-async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
+async def _worker(
+    settings: Settings, bound: ShutdownDeadline, opened: engines.OpenedStore
+) -> AsyncIterator[WorkerClient]:
     """Start the worker. It can open only folders that exist at its start, so this makes the folder of mirrors.
 
     A file in the state directory has its protections, for the doctor.
@@ -346,7 +348,8 @@ async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> 
 
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
     told.unlink(missing_ok=True)
-    worker = WorkerClient(granted=(store.address, str(mirrors)), confined=confined)
+    granted = opened.store.address, str(mirrors)
+    worker = WorkerClient(granted=granted, connection=opened.worker_connection, confined=confined)
     try:
         await worker.start()
         yield worker

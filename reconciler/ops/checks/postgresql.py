@@ -63,6 +63,6 @@ def _role(report: RoleReport) -> Iterator[DoctorFinding]:
         yield error(NAME, message, "give the worker a role of its own that may only read")
     if report.unread:
         message = f"the worker's role {report.name} may not read {', '.join(report.unread)}"
-        yield error(NAME, message, f"`grant select on {', '.join(report.unread)} to {report.name}`")
+        yield error(NAME, message, "start the service again, which grants it")
     if not report.more and not report.unread:
         yield ok(NAME, f"the worker's role {report.name} may only read")

@@ -13,18 +13,11 @@ from psycopg.rows import tuple_row
 
 from reconciler.model.errors import Refused
 from reconciler.store.contract import StoreFault
-from reconciler.store.records import RoleReport, ServerReport
+from reconciler.store.records import ServerReport
 
 OLDEST = 15  # version of PostgreSQL
 CONNECT_SECONDS = 10
 STATEMENT_MILLISECONDS = 10_000
-FLAGS = {
-    "rolsuper": "is a superuser",
-    "rolcreaterole": "may make roles",
-    "rolcreatedb": "may make databases",
-    "rolreplication": "may replicate",
-    "rolbypassrls": "is above row security",
-}
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -79,40 +72,8 @@ def server(url: str) -> ServerReport:
         )
 
 
-def worker(url: str, *, service_url: str, needed: tuple[str, ...]) -> RoleReport:
-    """Ask about the role of the worker; it may read the tables that it needs and do nothing else.
-
-    Raises Refused, StoreFault.
-    """
-    with connected(url) as connection, connected(service_url) as service:
-        flags = "select rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls from pg_roles"
-        row = connection.execute(sql.SQL(f"{flags} where rolname = current_user")).fetchone() or ()
-        more = [told for told, is_so in zip(FLAGS.values(), row, strict=False) if is_so]
-        if _value(connection, "select has_schema_privilege(current_schema(), 'create')"):
-            more.append("may make tables")
-        tables = "select relname from pg_class where relnamespace = current_schema()::regnamespace"
-        writable = _names(
-            connection,
-            f"{tables} and relkind in ('r', 'p') "
-            "and (has_table_privilege(oid, 'insert, update, delete, truncate') "
-            "or pg_has_role(current_user, relowner, 'member')) order by relname",
-        )
-        if writable:
-            more.append(f"may write to {', '.join(writable[:3])}{' and others' if len(writable) > 3 else ''}")
-        present = (
-            "select relname from pg_class where relnamespace = current_schema()::regnamespace and relname = any(%s)"
-        )
-        unread = _names(connection, f"{present} and not has_table_privilege(oid, 'select') order by 1", list(needed))
-        return RoleReport(
-            name=_value(connection, "select current_user::text"),
-            is_elsewhere=_identity(connection) != _identity(service),
-            more=tuple(more),
-            unread=unread,
-        )
-
-
-def _identity(connection: Connection) -> tuple[Any, ...]:
-    """The server, as far as anybody may ask, and the database in it."""
+def identity(connection: Connection) -> tuple[Any, ...]:
+    """Return what tells a database from others: the server, as far as anybody may ask, and the database in it."""
     statement = "select pg_postmaster_start_time(), oid from pg_database where datname = current_database()"
     return connection.execute(statement).fetchone() or ()
 
