@@ -12,6 +12,7 @@ from reconciler.store.contract import Operations, PlanningView, Store
 from reconciler.store.planning_view import StoredPlanningView
 from reconciler.store.postgresql import migrating
 from reconciler.store.postgresql.connection import PostgresqlConnection
+from reconciler.store.postgresql.operations import PostgresqlOperations
 from reconciler.store.postgresql.store import PostgresqlStore
 from tests.postgresql.servers import SERVICE, Database
 
@@ -41,7 +42,7 @@ class PostgresqlEngine:
         return PostgresqlStore(self.database.url, view=self.database.worker_url)
 
     def open_operations(self) -> Operations:
-        raise NotImplementedError
+        return PostgresqlOperations(self.database.url)
 
     def view(self) -> PlanningView:
         return StoredPlanningView(PostgresqlConnection(self.database.worker_url))
