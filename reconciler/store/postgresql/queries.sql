@@ -180,7 +180,7 @@ from made m
 join resource r on r.project = $1 and r.kind = 'Configuration' and r.name = m.configuration
 left join rendering g on g.project = $1 and g.configuration = m.configuration
 where g.inputs is distinct from m.inputs or g.program is distinct from $2
-   or (json_text(r.status)::json -> 'rendering')::text is distinct from json_text(g.said)
+   or json_text(r.status)::jsonb -> 'rendering' is distinct from json_text(g.said)::jsonb
 order by m.configuration;
 
 -- name: past_routes
