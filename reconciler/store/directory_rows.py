@@ -11,6 +11,7 @@ from reconciler.model import directory
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.principals import Role, Scope
 from reconciler.store import commit, records
+from reconciler.store.contract import StaleChange
 from reconciler.store.statements import Connection, Row
 
 
@@ -29,11 +30,17 @@ def read(connection: Connection) -> Directory:
         members=dict(members),
         keys={key.prefix: key for key in keys},
         invitations={one.id: replace(one, role=Role(one.role)) for one in invitations},
+        number=int(connection.value("directory_number")),
     )
 
 
 def amend(connection: Connection, amendment: Amendment, *, audit: records.AuditRow) -> None:
-    """Write one change of the directory with its audit event, inside a transaction. Raises errors of the engine."""
+    """Write one change of the directory with its audit event, inside a transaction. Raises StaleChange if its number
+    does not follow that of the directory, errors of the engine.
+    """
+    if int(connection.value("directory_number")) != amendment.number - 1:
+        raise StaleChange("The directory was changed meanwhile; read it again.")
+    connection.run("count_amendment")
     connection.each("put_project", ((one.name, one.created_at) for one in amendment.projects))
     connection.each("remove_user", ((one.id,) for one in amendment.removed_users))
     connection.each("put_user", map(_user_row, amendment.users))

@@ -11,17 +11,22 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.store.contract import Operations, PlanningView, Store
+from reconciler.store.contract import Operations, PlanningView, Replication, Store
 from reconciler.store.records import Changes, Record, RoleReport, ServerReport
+
+if TYPE_CHECKING:
+    from reconciler.store.estates import StoredEstate
+    from reconciler.store.files import DatabasePlaces
 
 
 class OpenedStore(NamedTuple):
-    """The parts of an open store."""
+    """The parts of an open store. `replication` is None for one that only one process can use."""
 
     store: Store
     operations: Operations
+    replication: Replication | None = None
     worker_connection: str = ""  # how the worker connects to a store on a server; it may hold a password
 
 
@@ -84,6 +89,17 @@ def role_report(worker_url: str, *, service_url: str) -> RoleReport:
     from reconciler.store.postgresql import rights
 
     return rights.role_report(worker_url, service_url=service_url)
+
+
+def stored_estate(place: "DatabasePlaces | str") -> "StoredEstate":
+    """Return the estate in files of SQLite, which nobody uses, or in the database of a URL of PostgreSQL."""
+    if isinstance(place, str):
+        from reconciler.store.postgresql.estate import StoredPostgresqlEstate
+
+        return StoredPostgresqlEstate(place)
+    from reconciler.store.sqlite_estate import StoredSqliteEstate
+
+    return StoredSqliteEstate(place)
 
 
 def open_view(address: str) -> PlanningView:

@@ -659,6 +659,13 @@ delete from invitation where id = ?;
 -- name: auth_type
 select value from fact where key = 'auth_type';
 
+-- Amendments of the directory so far: a decision on an older directory is not written.
+-- name: directory_number
+select ifnull((select value from fact where key = 'directory'), 0);
+
+-- name: count_amendment
+insert into fact (key, value) values ('directory', 1) on conflict (key) do update set value = value + 1;
+
 -- name: put_auth_type
 insert or replace into fact (key, value) values ('auth_type', ?);
 

@@ -9,9 +9,10 @@ import hashlib
 import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,8 +23,9 @@ from reconciler.model.names import Key
 from reconciler.store import audit as audits
 from reconciler.store import commit as commits
 from reconciler.store import damage, directory_rows, records
-from reconciler.store.contract import LOST_FACT, C, Damaged, Moved, StoreFault
+from reconciler.store.contract import LOST_FACT, Announced, C, Damaged, Moved, StoreFault
 from reconciler.store.damage import Damage
+from reconciler.store.notices import AmendmentBody, NoticeKind, commit_body
 from reconciler.store.statements import Connection, Row
 
 # Limits of one page, which takes at most a millisecond to read and render.
@@ -44,11 +46,20 @@ class Listing(NamedTuple):
     show: Callable[[Row], bytes]
 
 
+TellReplicas: TypeAlias = Callable[[Connection, NoticeKind, Callable[[], msgspec.Struct]], None]
+"""Write a notice at the end of a transaction."""
+
+
+def _tell_nobody(_writer: Connection, _kind: NoticeKind, _body: Callable[[], msgspec.Struct]) -> None:
+    pass
+
+
 class SqlStore(abc.ABC):
     """See `contract.Store` for what each method promises."""
 
-    def __init__(self, *, revision: int) -> None:
+    def __init__(self, *, revision: int, tell_replicas: TellReplicas | None = None) -> None:
         self._revision = revision
+        self._tell_replicas = tell_replicas or _tell_nobody
         self._damage = Damage()
         self._commits = records.CommitFigures()
         self._listeners: list[tuple[type, Callable[[Any], None]]] = []
@@ -86,7 +97,7 @@ class SqlStore(abc.ABC):
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
         self._listeners.append((kind, listener))
 
-    def _announce(self, change: records.Committed | records.ResourceChange | Amendment) -> None:
+    def announce(self, change: Announced) -> None:
         for kind, listener in self._listeners:
             if isinstance(change, kind):
                 listener(change)
@@ -152,7 +163,15 @@ class SqlStore(abc.ABC):
         begun = monotonic()
         deadline = begun + (math.inf if timeout is None else timeout)
         keys: dict[records.KeyRow, None] = {}
-        write = partial(commits.commit, coming=commits.noting(parts, keys), record=record, deadline=deadline)
+        every = (record, *record.beside)
+        changes = [one.change for one in every if one.change is not None]
+
+        def tell_replicas(writer: Connection, revision: int) -> None:
+            told = records.committed(revision, keys, every)
+            self._tell_replicas(writer, NoticeKind.COMMIT, lambda: commit_body(told, changes))
+
+        coming = commits.noting(parts, keys)
+        write = partial(commits.commit, coming=coming, record=record, deadline=deadline, then=tell_replicas)
         try:
             after = await self._commit(write, project=project)
         except Moved:
@@ -163,11 +182,9 @@ class SqlStore(abc.ABC):
             raise
         self._revision = max(self._revision, after)
         self._commits.seconds.note(monotonic() - begun)
-        every = (record, *record.beside)
-        for one in every:
-            if one.change is not None:
-                self._announce(one.change)
-        self._announce(records.Committed(after, keys, every))
+        for change in changes:
+            self.announce(change)
+        self.announce(records.committed(after, keys, every))
         return after
 
     async def examine(self) -> None:
@@ -231,9 +248,15 @@ class SqlStore(abc.ABC):
     async def directory(self) -> Directory:
         return await self._read(directory_rows.read)
 
-    async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
-        await self._write(lambda writer: directory_rows.amend(writer, amendment, audit=audit))
-        self._announce(amendment)
+    async def amend(self, amendment: Amendment, *, after: int, audit: records.AuditRow) -> None:
+        numbered = replace(amendment, number=after + 1)
+
+        def write(writer: Connection) -> None:
+            directory_rows.amend(writer, numbered, audit=audit)
+            self._tell_replicas(writer, NoticeKind.AMENDMENT, lambda: AmendmentBody(numbered))
+
+        await self._write(write)
+        self.announce(numbered)
 
     async def tell(self, events: Sequence[records.AuditRow]) -> None:
         await self._write(lambda writer: commits.tell(writer, events))
