@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from reconciler.store.files import DatabasePlaces
 
 
-POSTGRESQL = "postgresql://"  # how the URL of a store on a server begins
-
-
 class OpenedStore(NamedTuple):
     """The parts of an open store. `replication` is None for one that only one process can use."""
 
@@ -45,8 +42,8 @@ async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -
     from reconciler.store.operations import SqliteOperations
     from reconciler.store.sqlite import SqliteStore
 
-    if url.startswith(POSTGRESQL):
-        return await _open_postgresql(url, worker_url)
+    if is_on_server(url):
+        return await _open_on_server(url, worker_url=worker_url)
     places = files.places(url, state_directory)
     store = await asyncio.to_thread(SqliteStore, places.store)
     try:
@@ -56,7 +53,7 @@ async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -
         raise
 
 
-async def _open_postgresql(url: str, worker_url: str) -> OpenedStore:
+async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
     import asyncio
 
     from reconciler.store.postgresql import rights

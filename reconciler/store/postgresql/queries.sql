@@ -180,7 +180,7 @@ from made m
 join resource r on r.project = $1 and r.kind = 'Configuration' and r.name = m.configuration
 left join rendering g on g.project = $1 and g.configuration = m.configuration
 where g.inputs is distinct from m.inputs or g.program is distinct from $2
-   or (json_text(r.status)::json -> 'rendering')::text is distinct from json_text(g.said)
+   or json_text(r.status)::jsonb -> 'rendering' is distinct from json_text(g.said)::jsonb
 order by m.configuration;
 
 -- name: past_routes
@@ -722,6 +722,12 @@ delete from invitation where id = $1;
 
 -- name: auth_type
 select text from fact where key = 'auth_type';
+
+-- name: directory_number
+select coalesce((select number from fact where key = 'directory'), 0);
+
+-- name: count_amendment
+insert into fact (key, number) values ('directory', 1) on conflict (key) do update set number = fact.number + 1;
 
 -- name: put_auth_type
 insert into fact (key, text) values ('auth_type', $1) on conflict (key) do update set text = excluded.text;
