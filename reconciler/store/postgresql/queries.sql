@@ -14,6 +14,45 @@ select pg_advisory_xact_lock(hashtextextended('reconciler project ' || $1::text,
 -- name: set_timeouts
 select set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true);
 
+-- name: set_idle_timeout
+select set_config('idle_in_transaction_session_timeout', $1::text, true);
+
+-- name: set_session_timeouts
+select set_config('lock_timeout', $1::text, false), set_config('statement_timeout', $2::text, false);
+
+-- Migrations
+
+-- name: server_version
+select current_setting('server_version_num')::integer;
+
+-- name: encoding
+select current_setting('server_encoding');
+
+-- name: has_migrations
+select to_regclass('migration') is not null;
+
+-- name: has_tables
+select exists (select 1 from pg_tables where schemaname = current_schema());
+
+-- name: last_migration
+select number, oldest_program from migration order by number desc limit 1;
+
+-- name: lock_migrations
+select pg_advisory_xact_lock(hashtextextended('reconciler migrations', 0));
+
+-- name: make_migrations
+create table if not exists migration (
+  number         bigint primary key,
+  oldest_program bigint not null,  -- programs that know migrations up to this one can use the store
+  applied_at     timestamptz not null default now()
+);
+
+-- name: migration
+select number from migration where number = $1;
+
+-- name: insert_migration
+insert into migration (number, oldest_program) values ($1, $2);
+
 -- name: put_revision
 update fact set number = $1 where key = 'revision';
 
@@ -504,8 +543,13 @@ select number from fact where key = 'traces';
 -- name: put_traces
 insert into fact (key, number) values ('traces', $1) on conflict (key) do update set number = excluded.number;
 
+-- Unless something else was overwritten meanwhile.
 -- name: forget_traces
-delete from fact where key = 'traces';
+delete from fact where key = 'traces' and number = $1;
+
+-- name: kept_rows
+select coalesce(sum(n_dead_tup), 0)::bigint from pg_stat_user_tables
+where relname in (select jsonb_array_elements_text($1::jsonb)) and schemaname = current_schema();
 
 -- name: explain_head
 update resource set origin = $1
@@ -846,3 +890,32 @@ limit 1;
 -- The lease of a record, which nobody may take over before the end of the transaction.
 -- name: lease_of_record
 select number from lease where repository = $1 and number = $2 for share;
+
+-- Amendments of the directory so far: a decision on an older directory is not written.
+-- name: directory_number
+select coalesce((select number from fact where key = 'directory'), 0);
+
+-- name: count_amendment
+insert into fact (key, number) values ('directory', 1) on conflict (key) do update set number = fact.number + 1;
+
+-- Notices
+
+-- The last statement of a transaction but for others of its kind: the row is locked until the end.
+-- name: insert_notice
+with counted as (
+  update notice_count set number = number + 1 returning number
+), told as (
+  insert into notice (number, at, writer, kind, body)
+  select number, clock_timestamp(), $1, $2, $3 from counted
+  returning number
+)
+select pg_notify('reconciler', number::text) from told;
+
+-- name: last_notice
+select (select number from notice_count), (select number from fact where key = 'revision');
+
+-- name: notices_after
+select number, writer, kind, body from notice where number > $1 order by number limit $2;
+
+-- name: forget_notices
+delete from notice where at < clock_timestamp() - make_interval(secs => $1);
