@@ -63,7 +63,8 @@ async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
     store = await asyncio.to_thread(PostgresqlStore, url)
     try:
         worker_connection = await asyncio.to_thread(rights.settle, url, worker_url)
-        return OpenedStore(store, PostgresqlOperations(url), worker_connection=worker_connection)
+        operations = PostgresqlOperations(url, tell_replicas=store.notices.write)
+        return OpenedStore(store, operations, worker_connection=worker_connection)
     except BaseException:
         await store.close()
         raise
