@@ -64,7 +64,7 @@ async def _open_on_server(url: str, state_directory: Path, *, worker_url: str) -
     try:
         connection = await asyncio.to_thread(rights.settle, url, worker_url)
         operations = await asyncio.to_thread(SqliteOperations, state_directory / "ops.db")
-        return OpenedStore(store, operations, connection)
+        return OpenedStore(store, operations, worker_connection=connection)
     except BaseException:
         await store.close()
         raise
