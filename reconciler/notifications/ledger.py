@@ -103,9 +103,7 @@ def kept_beside(
     """
     theirs = {(one.cause, one.instance) for one in stored.values() if one.resolved is None and one.id not in before}
     ours = [
-        one
-        for one in unwritten
-        if stored.get(one.id) == before.get(one.id) and (one.cause, one.instance) not in theirs
+        one for one in unwritten if stored.get(one.id) == before.get(one.id) and (one.cause, one.instance) not in theirs
     ]
     return dict(sorted({**stored, **{one.id: one for one in ours}}.items()))
 

@@ -66,7 +66,9 @@ def shares(
 def _strays(groups: Sequence[Group], holders: Mapping[str, str], *, me: str) -> list[Group]:
     """Return leases to give back after a change of the settings: of no group, or of one that another replica began."""
     known = {name for group in groups for name in group}
-    strays: list[Group] = [(name,) for name, holder in holders.items() if holder == me and name not in known and name != WORK]
+    strays: list[Group] = [
+        (name,) for name, holder in holders.items() if holder == me and name not in known and name != WORK
+    ]
     for group in groups:
         named = [holders[name] for name in group if name in holders]
         if named and named[0] != me and me in named:

@@ -328,7 +328,7 @@ def _rules_digest(settings: Settings) -> str:
 def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:
     """Return what changes with everything that is shown of heads, faults that are not stored, and delivery."""
     found: dict[tuple[Topic, str, str], Hashable] = {}
-    for reconciler in repositories.reconcilers():
+    for reconciler in repositories.followed():
         one, memory = reconciler.watched, reconciler.memory
         applied = reconciler.following.facts(memory.row.commit)  # which is read a moment after the run
         found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten, applied
