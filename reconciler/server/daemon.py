@@ -149,6 +149,8 @@ async def _up(
         "events": services.events.keep(),
         "companion": plan.when_up(Running(address, services)),
     }
+    if built.following is not None:
+        work["following"] = _end_of(built.following)
     if services.provider is not None:
         work["provider"] = sign_in.look_at_provider(services.provider, settings)
     tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
@@ -165,6 +167,10 @@ async def _up(
     for end in ends:
         if isinstance(end, Exception):
             raise end
+
+
+async def _end_of(task: asyncio.Task[None]) -> None:
+    await asyncio.shield(task)
 
 
 def _stop_on_failure(ended: asyncio.Task[None], stop: asyncio.Event) -> None:

@@ -168,13 +168,19 @@ class RouteFollowing(ProjectFollowing):
 
 
 class RenderingFollowing(ProjectFollowing):
-    """Renders the Configurations of projects that change, as far as Collectors run them."""
+    """Renders the Configurations of projects that change, as far as Collectors run them. Each replica does so after its
+    own commits.
+    """
 
     verb = "renders"
 
     def __init__(self, render: Callable[[str], Awaitable[bool]]) -> None:
         super().__init__()
         self._render = render
+
+    def heard(self, told: ResourceChange) -> None:
+        if not told.is_remote:
+            super().heard(told)
 
     async def _follow(self, project: str) -> bool:
         return await self._render(project)

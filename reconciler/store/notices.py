@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from reconciler.model.directory import Amendment
-from reconciler.store.records import Committed, KeyRow, Named, ResourceChange
+from reconciler.store.records import Committed, KeyRow, Named, Noted, ResourceChange
 
 
 class NoticeKind(StrEnum):
@@ -50,9 +50,10 @@ class SessionsBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NotificationsBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The ids of notifications that changed, or whose status a person changed."""
+    """A change of the notifications."""
 
-    ids: tuple[str, ...] = ()
+    number: int = 0
+    noted: Noted = Noted()
 
 
 class HintBody(msgspec.Struct, frozen=True, omit_defaults=True):
