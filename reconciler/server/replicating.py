@@ -40,6 +40,7 @@ class ReplicaParts:
         following.subscribe(NoticeKind.HINT, partial(_hear_hint, services))
         following.reload_with(services.accounts.reload)
         following.reload_with(services.sessions.load)
+        following.reload_with(services.repositories.recall)
         following.reload_with(partial(_everything_changed, services))
         task = asyncio.create_task(following.keep(), name="following")
         try:
@@ -56,7 +57,7 @@ async def _hear_sessions(sessions: Sessions, notice: Notice) -> None:
 
 
 async def _hear_hint(services: Services, notice: Notice) -> None:
-    services.repositories.hint(decode(notice.body, HintBody).repository)
+    services.repositories.hinted(decode(notice.body, HintBody).repository)
 
 
 async def _everything_changed(services: Services) -> None:
