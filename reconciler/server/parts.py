@@ -39,6 +39,7 @@ from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.work import Alone, Work
 from reconciler.review.service import Reviewing
 from reconciler.server import delivering, following, notifying, process, serving, sign_in
 from reconciler.server.delivering import Delivering
@@ -87,6 +88,7 @@ class Parts(NamedTuple):
     notifying: Notifying
     auditing: AuditUpkeep
     rendering: RenderingFollowing
+    work: Work
     following: asyncio.Task[None] | None  # the changes of other replicas
 
 
@@ -104,6 +106,8 @@ async def build_parts(
             _store(settings, bound, new_store=plan.new_store)
         )
         replica = None if replication is None else ReplicaParts.build(store, replication)
+        holder = Alone()
+        work = Work(holder)
         accounts = await _accounts(plan, store, operations)
         worker = await opened.enter_async_context(_worker(settings, bound, store))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
@@ -117,8 +121,9 @@ async def build_parts(
             ),
             secrets=partial(delivery_secrets.available_secrets, sources),
             clock=clock.now,
+            work=work,
         )
-        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
+        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now, work=work)
         store.subscribe(ResourceChange, auditing.heard)
         repositories = Repositories(
             ReconcileEnvironment(
@@ -146,6 +151,8 @@ async def build_parts(
             manager=delivery.manager,
             listeners=listeners,
             secrets=sources,
+            holder=holder,
+            leases=None if replication is None else replication.leases,
         )
         services = _services(
             settings,
@@ -162,10 +169,10 @@ async def build_parts(
         )
         following_changes = None
         if replica is not None:
-            following_changes = await opened.enter_async_context(replica.following_changes(services))
-        rendering = RenderingFollowing(applier.render)
+            following_changes = await opened.enter_async_context(replica.following_changes(services, watching))
+        rendering = RenderingFollowing(applier.render, work)
         store.subscribe(ResourceChange, rendering.heard)
-        yield Parts(services, repositories, delivery, watching, auditing, rendering, following_changes)
+        yield Parts(services, repositories, delivery, watching, auditing, rendering, work, following_changes)
 
 
 class SignInParts(NamedTuple):
@@ -288,20 +295,23 @@ async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
-    """Load the directory after the checks of `auth.type`. Raises Refused, StoreFault."""
+    """Load the directory after the checks of `auth.type`. Of several replicas, one starts after the other here. Raises
+    Refused, StoreFault.
+    """
     settings = plan.settings
-    accounts = Accounts(store, await store.directory(), clock=clock.now)
-    await sign_in.settle_auth(
-        accounts,
-        store,
-        operations,
-        configured=settings.auth.type,
-        is_confirmed=plan.confirm_auth_change,
-        check=partial(sign_in.check_provider, settings),
-    )
-    if settings.auth.type == "oidc":
-        await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
-    await accounts.ensure_project(DEFAULT_PROJECT)
+    async with sign_in.one_at_a_time(store):
+        accounts = Accounts(store, await store.directory(), clock=clock.now)
+        await sign_in.settle_auth(
+            accounts,
+            store,
+            operations,
+            configured=settings.auth.type,
+            is_confirmed=plan.confirm_auth_change,
+            check=partial(sign_in.check_provider, settings),
+        )
+        if settings.auth.type == "oidc":
+            await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
+        await accounts.ensure_project(DEFAULT_PROJECT)
     return accounts
 
 

@@ -8,7 +8,7 @@ records in the store that they are to be erased (`Store.erase_traces`), so it su
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from time import monotonic
 from typing import Any
@@ -112,8 +112,10 @@ def commit(
     *,
     record: records.Record,
     deadline: float = math.inf,
+    then: Callable[[Connection, int], None] = lambda _connection, _revision: None,
 ) -> int:
-    """Write the record, then the parts, which are taken one at a time. Return the revision afterwards.
+    """Write the record, then the parts, which are taken one at a time. Return the revision afterwards. `then` is called
+    with it at the end of the transaction.
 
     At `deadline`, an instant of `time.monotonic`, everything is rolled back. Raises `Moved`, `StoreFault`, and anything
     that taking a part raises.
@@ -123,7 +125,9 @@ def commit(
     with connection.faults("written"), connection.writing():
         revision = int(connection.value("revision"))
         with connection.until(deadline):
-            return _write(connection, coming, record=record, revision=revision)
+            after = _write(connection, coming, record=record, revision=revision)
+            then(connection, after)
+            return after
 
 
 def _write(connection: Connection, coming: Iterable[records.Changes], *, record: records.Record, revision: int) -> int:

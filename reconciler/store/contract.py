@@ -25,6 +25,7 @@ every row that it gets. One suite of tests proves these promises on every engine
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from reconciler.model import errors
@@ -34,9 +35,9 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
 
-C = TypeVar("C", records.Committed, records.ResourceChange, Amendment, records.NotedElsewhere)
+C = TypeVar("C", records.Committed, records.ResourceChange, Amendment)
 
-Announced: TypeAlias = records.Committed | records.ResourceChange | Amendment | records.NotedElsewhere
+Announced: TypeAlias = records.Committed | records.ResourceChange | Amendment
 
 
 class StoreFault(errors.Transient):
@@ -356,6 +357,12 @@ class Leases(Protocol):
 
     async def leave(self, replica: records.ReplicaRow) -> None:
         """End all leases of a replica that stops, and forget it."""
+
+    async def ages(self) -> Mapping[str, timedelta]:
+        """Return the time since the last beat of each replica that has not left, living or not, by name."""
+
+    async def forget(self, age: timedelta) -> None:
+        """Forget the replicas whose last beat is older than this."""
 
 
 class Replication(NamedTuple):

@@ -50,7 +50,7 @@ class SessionsBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NotificationsBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A change of the notifications."""
+    """A change of the notifications, and its number."""
 
     number: int = 0
     noted: Noted = Noted()

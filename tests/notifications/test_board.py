@@ -292,7 +292,7 @@ async def test_of_what_is_unread_again_nothing_is_kept(world: World) -> None:
         for status in (UserStatus.READ, UserStatus.UNREAD):
             assert await board.set_status(identifier, status, **ALL, user="id-ana")
     async with world.operations() as operations:
-        assert await operations.notification_statuses() == []
+        assert (await operations.notifications()).statuses == []
 
 
 async def test_on_a_full_disk_a_target_that_is_new_is_told_and_that_is_kept_once_it_can_be(world: World) -> None:

@@ -70,7 +70,7 @@ def test_a_group_is_taken_and_given_whole() -> None:
     groups: tuple[Group, ...] = (("one", "two"), ("three",))
     assert of_a(beat("ab"), groups=groups) == Shares(take=(("one", "two"),))
     held = {"one": "a", "two": "a", "three": "a"}
-    assert of_a(beat("ab", **held), groups=groups, busy="two") == Shares()
+    assert of_a(beat("ab", **held), groups=groups, busy="two three") == Shares()
     assert of_a(beat("ab", **held), groups=groups) == Shares(give=(("three",),))
     assert of_a(beat("ab", one="b"), groups=groups) == Shares(take=(("three",),))
 
