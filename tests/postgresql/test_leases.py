@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -133,6 +134,17 @@ async def test_a_forgotten_replica_is_known_again(opened: Open, database: Databa
     with psycopg.connect(database.url, autocommit=True) as connection:
         connection.execute("delete from replica")
     assert (await a.beat(replica("a"))).living == (replica("a"),)
+
+
+async def test_the_time_since_the_last_beat_tells_who_is_gone(opened: Open, database: Database) -> None:
+    a, b = await opened(), await opened()
+    await a.beat(replica("a"))
+    end_all(database)
+    await b.beat(replica("b"))
+    ages = await b.ages()
+    assert (ages["a"] > timedelta(seconds=59), ages["b"] < timedelta(seconds=30)) == (True, True)
+    await b.forget(timedelta(seconds=30))
+    assert list(await b.ages()) == ["b"]
 
 
 async def test_a_commit_under_a_lease_delays_a_take_over_and_no_renewal(opened: Open, database: Database) -> None:

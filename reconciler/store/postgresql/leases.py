@@ -6,6 +6,7 @@ They have a connection of their own, so that a beat never waits for anything els
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import psycopg
@@ -39,7 +40,6 @@ class PostgresLeases:
         if not self._is_known:
             # Whoever had the name before is gone, and its runs must not be stored any more.
             await self._run("release_all_leases", replica.name)
-            await self._run("forget_old_replicas")
             await self._run("put_replica", *replica)
         elif not await self._run("beat", *replica):
             if await self._value("has_replica", replica.name):
@@ -76,6 +76,12 @@ class PostgresLeases:
                 await self._run("release_all_leases", replica.name)
 
         await self._transact(leave)
+
+    async def ages(self) -> dict[str, timedelta]:
+        return dict(await self._transact(lambda: self._all("replica_ages")))
+
+    async def forget(self, age: timedelta) -> None:
+        await self._transact(lambda: self._run("forget_replicas", age))
 
     async def close(self) -> None:
         """Close the connection."""

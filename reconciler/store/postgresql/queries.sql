@@ -863,8 +863,11 @@ select exists (select from replica where name = $1);
 -- name: forget_replica
 delete from replica where name = $1 and process = $2;
 
--- name: forget_old_replicas
-delete from replica where beat < clock_timestamp() - interval '1 day';
+-- name: replica_ages
+select name, clock_timestamp() - beat from replica order by name;
+
+-- name: forget_replicas
+delete from replica where beat < clock_timestamp() - $1::interval;
 
 -- name: living_replicas
 select name, url, version, process, settings from replica
