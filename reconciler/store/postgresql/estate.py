@@ -7,6 +7,7 @@ from typing import Any
 
 from psycopg import sql
 
+from reconciler.model.audit_chain import ChainHead
 from reconciler.model.errors import Refused
 from reconciler.store import audit, damage
 from reconciler.store.audit import VerifiedChain
@@ -144,17 +145,30 @@ class StoredPostgresqlEstate:
             yield estate
 
     def verified(self, watch: Watch) -> tuple[VerifiedChain, list[DamagedVersion]]:
+        watch.tell("audit: verifying ...")
+        chain, _ = verify_audit(self._url)
         found: list[DamagedVersion] = []
         last, before = 0, -1
         with closing(PostgresqlConnection(self._url)) as connection, connection.faults("read"):
-            watch.tell("audit: verifying ...")
-            chain = audit.verify_chain(connection, known=None, since=None)
             while last != before:
                 before = last
                 step, last = damage.damaged_versions(connection, after=before)
                 found += step
                 watch.check("The look through the store")
         return chain, found
+
+
+def verify_audit(url: str, *, known: ChainHead | None = None, since: str | None = None) -> tuple[VerifiedChain, str]:
+    """Verify the audit of a store at one revision (`audit.verify`), and return its place too.
+
+    Raises BrokenChain, Refused, StoreFault.
+    """
+    with inspection.connected(url) as connection:
+        where = place(connection)
+        if inspection.migration(connection) is None:
+            raise Refused(f"There is no store in {where}.")
+    with closing(PostgresqlConnection(url)) as reader, reader.faults("read"):
+        return audit.verify_chain(reader, known=known, since=since), where
 
 
 @contextlib.contextmanager
