@@ -107,16 +107,9 @@ def filled(page: str, blocks: Mapping[str, Block]) -> str:
 
 
 def review(folder: Path) -> dict[str, Block]:
-    """The skins of one change to the example repository, in a new folder."""
-    repository = _changed(folder)
-
-    def skin(form: str) -> str:
-        return _plan(repository, "--base", "main", "--head", "change", "--output", form)
-
-    return {
-        "text": Block("console", f"$ reconciler plan --base main --head change\n{skin('text')}"),
-        "markdown": Block("markdown", skin("markdown")),
-    }
+    """The plan of one change to the example repository, in a new folder."""
+    told = _plan(_changed(folder), "--base", "main", "--head", "change")
+    return {"text": Block("console", f"$ reconciler plan --base main --head change\n{told}")}
 
 
 def _changed(folder: Path) -> Repository:
