@@ -103,8 +103,8 @@ async def build_parts(
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
         kept = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
-        store, operations = kept.store, kept.operations
-        replica = None if kept.replication is None else ReplicaParts.build(store, kept.replication)
+        store, operations, replication = kept.store, kept.operations, kept.replication
+        replica = None if replication is None else ReplicaParts.build(store, replication)
         holder = Alone()
         work = Work(holder)
         accounts = await _accounts(plan, store, operations)
@@ -151,7 +151,7 @@ async def build_parts(
             listeners=listeners,
             secrets=sources,
             holder=holder,
-            leases=None if replication is None else replication.leases,
+            leases=None if kept.replication is None else kept.replication.leases,
         )
         services = _services(
             settings,
