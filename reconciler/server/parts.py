@@ -39,12 +39,14 @@ from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.work import Alone, Work
 from reconciler.review.service import Reviewing
 from reconciler.server import delivering, following, notifying, process, serving, sign_in
 from reconciler.server.delivering import Delivering
 from reconciler.server.notifying import Notifying
 from reconciler.server.process import ShutdownDeadline
 from reconciler.server.project_following import RenderingFollowing
+from reconciler.server.replicating import ReplicaParts
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.settings.models import Settings
 from reconciler.store import engines, files
@@ -86,6 +88,8 @@ class Parts(NamedTuple):
     notifying: Notifying
     auditing: AuditUpkeep
     rendering: RenderingFollowing
+    work: Work
+    following: asyncio.Task[None] | None  # the changes of other replicas
 
 
 @contextlib.asynccontextmanager
@@ -98,9 +102,13 @@ async def build_parts(
     """
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
-        store, operations = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        kept = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        store, operations, replication = kept.store, kept.operations, kept.replication
+        replica = None if replication is None else ReplicaParts.build(store, replication)
+        holder = Alone()
+        work = Work(holder)
         accounts = await _accounts(plan, store, operations)
-        worker = await opened.enter_async_context(_worker(settings, bound, store))
+        worker = await opened.enter_async_context(_worker(settings, bound, kept))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
         applier = Applier(
             store,
@@ -112,8 +120,9 @@ async def build_parts(
             ),
             secrets=partial(delivery_secrets.available_secrets, sources),
             clock=clock.now,
+            work=work,
         )
-        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
+        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now, work=work)
         store.subscribe(ResourceChange, auditing.heard)
         repositories = Repositories(
             ReconcileEnvironment(
@@ -126,7 +135,9 @@ async def build_parts(
             )
         )
         opened.push_async_callback(repositories.stop)
-        signing = await opened.enter_async_context(_sign_in(settings, bound, operations, accounts))
+        signing = await opened.enter_async_context(
+            _sign_in(settings, bound, operations, accounts, is_shared=replica is not None)
+        )
         delivery = await opened.enter_async_context(
             delivering.delivering(settings, listeners, store=store, applier=applier, secrets=sources)
         )
@@ -139,6 +150,8 @@ async def build_parts(
             manager=delivery.manager,
             listeners=listeners,
             secrets=sources,
+            holder=holder,
+            leases=None if kept.replication is None else kept.replication.leases,
         )
         services = _services(
             settings,
@@ -151,10 +164,14 @@ async def build_parts(
             manager=delivery.manager,
             watching=watching,
             flow_key=await operations.flow_key(),
+            replica=replica,
         )
-        rendering = RenderingFollowing(applier.render)
+        following_changes = None
+        if replica is not None:
+            following_changes = await opened.enter_async_context(replica.following_changes(services, watching))
+        rendering = RenderingFollowing(applier.render, work)
         store.subscribe(ResourceChange, rendering.heard)
-        yield Parts(services, repositories, delivery, watching, auditing, rendering)
+        yield Parts(services, repositories, delivery, watching, auditing, rendering, work, following_changes)
 
 
 class SignInParts(NamedTuple):
@@ -168,11 +185,11 @@ class SignInParts(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def _sign_in(
-    settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts
+    settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts, *, is_shared: bool
 ) -> AsyncIterator[SignInParts]:
     """Run sign-in. At the end, the last uses of keys and sessions are written. Raises StoreFault."""
     lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
-    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
+    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now, is_shared=is_shared)
     await sessions.load()
     people, provider = None, None
     async with contextlib.AsyncExitStack() as opened:
@@ -199,6 +216,7 @@ def _services(
     manager: Manager,
     watching: Notifying,
     flow_key: bytes,
+    replica: ReplicaParts | None,
 ) -> Services:
     """Return everything that the API may use. It is a long list without decisions."""
     in_flight: dict[str, int] = {}
@@ -212,6 +230,8 @@ def _services(
         board=watching.board,
         outbox=watching.outbox,
         clock=clock.now,
+        following=None if replica is None else replica.following,
+        contact=None if replica is None else replica.contact,
     )
     has_tls = serving.configured_certificate(settings) is not None
     events = Events(lambda: event_facts(repositories, manager.figures()), lambda: watching.board.kept)
@@ -250,20 +270,23 @@ def _services(
         in_flight=in_flight,
         traffic=traffic,
         samples=metrics.samples,
+        following=metrics.following,
+        contact=metrics.contact,
     )
 
 
 @contextlib.asynccontextmanager
 async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool) -> AsyncIterator[engines.OpenedStore]:
     """Open both databases and bring them to this version. Raises Refused, StoreFault."""
-    places = databases.database_places(settings)
-    missing = await asyncio.to_thread(databases.missing, places)
-    if missing is not None and not new_store:
-        raise Refused(missing)
-    await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
-    await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
-    opened = await engines.open_store(settings.store.url, settings.state_dir)
+    if settings.store.is_postgresql:
+        await _settle_database(settings, new_store=new_store)
+    else:
+        await _settle_files(settings, new_store=new_store)
+    told = settings.store
+    opened = await engines.open_store(told.url, settings.state_dir, worker_url=told.worker_url)
     try:
+        if settings.store.is_postgresql:
+            await asyncio.to_thread(databases.mark_postgresql, settings.state_dir)
         yield opened
     finally:
         bound.begin()
@@ -271,26 +294,48 @@ async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool
         await bound.waits("a write to the store", opened.store.close)
 
 
+async def _settle_files(settings: Settings, *, new_store: bool) -> None:
+    """Look at both files before they are opened: a missing one, a damaged one, and one of an earlier version."""
+    places = databases.database_places(settings)
+    missing = await asyncio.to_thread(databases.missing, places)
+    if missing is not None and not new_store:
+        raise Refused(missing)
+    await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
+    await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
+
+
+async def _settle_database(settings: Settings, *, new_store: bool) -> None:
+    """Look at the database before it is opened. It may be in use by other replicas, and is not copied."""
+    missing = await asyncio.to_thread(databases.missing_on_postgresql, settings.state_dir)
+    if missing is not None and not new_store and await asyncio.to_thread(engines.is_empty, settings.store.url):
+        raise Refused(missing)
+
+
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
-    """Load the directory after the checks of `auth.type`. Raises Refused, StoreFault."""
+    """Load the directory after the checks of `auth.type`. Of several replicas, one starts after the other here. Raises
+    Refused, StoreFault.
+    """
     settings = plan.settings
-    accounts = Accounts(store, await store.directory(), clock=clock.now)
-    await sign_in.settle_auth(
-        accounts,
-        store,
-        operations,
-        configured=settings.auth.type,
-        is_confirmed=plan.confirm_auth_change,
-        check=partial(sign_in.check_provider, settings),
-    )
-    if settings.auth.type == "oidc":
-        await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
-    await accounts.ensure_project(DEFAULT_PROJECT)
+    async with sign_in.one_at_a_time(store):
+        accounts = Accounts(store, await store.directory(), clock=clock.now)
+        await sign_in.settle_auth(
+            accounts,
+            store,
+            operations,
+            configured=settings.auth.type,
+            is_confirmed=plan.confirm_auth_change,
+            check=partial(sign_in.check_provider, settings),
+        )
+        if settings.auth.type == "oidc":
+            await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
+        await accounts.ensure_project(DEFAULT_PROJECT)
     return accounts
 
 
 @contextlib.asynccontextmanager
-async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
+async def _worker(
+    settings: Settings, bound: ShutdownDeadline, opened: engines.OpenedStore
+) -> AsyncIterator[WorkerClient]:
     """Start the worker. It can open only folders that exist at its start, so this makes the folder of mirrors.
 
     A file in the state directory has its protections, for the doctor.
@@ -303,7 +348,8 @@ async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> 
 
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
     told.unlink(missing_ok=True)
-    worker = WorkerClient(granted=(store.address, str(mirrors)), confined=confined)
+    granted = opened.store.address, str(mirrors)
+    worker = WorkerClient(granted=granted, connection=opened.worker_connection, confined=confined)
     try:
         await worker.start()
         yield worker

@@ -8,26 +8,31 @@ Each function imports what it opens: the worker, which reads, loads nothing that
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from reconciler.store.contract import Operations, PlanningView, Store
-from reconciler.store.planning_view import SqlitePlanningView
-from reconciler.store.records import Changes, Record
+from reconciler.store.contract import Operations, PlanningView, Replication, Store
+from reconciler.store.records import Changes, Record, RoleReport, ServerReport
+
+if TYPE_CHECKING:
+    from reconciler.store.estates import StoredEstate
+    from reconciler.store.files import DatabasePlaces
 
 
 class OpenedStore(NamedTuple):
-    """The parts of an open store."""
+    """The parts of an open store. `replication` is None for one that only one process can use."""
 
     store: Store
     operations: Operations
+    replication: Replication | None = None
+    worker_connection: str = ""  # how the worker connects to a store on a server; it may hold a password
 
 
-async def open_store(url: str, state_directory: Path) -> OpenedStore:
-    """Open both parts of the store of the settings `store.url` and `stateDir`, or make them, and bring them to this
-    version.
+async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -> OpenedStore:
+    """Open both parts of the store of the settings `store.url`, `store.workerUrl` and `stateDir`, or make them, and
+    bring them to this version.
 
     Raises Refused, NewerStore, StoreFault.
     """
@@ -37,6 +42,8 @@ async def open_store(url: str, state_directory: Path) -> OpenedStore:
     from reconciler.store.operations import SqliteOperations
     from reconciler.store.sqlite import SqliteStore
 
+    if is_on_server(url):
+        return await _open_on_server(url, worker_url=worker_url)
     places = files.places(url, state_directory)
     store = await asyncio.to_thread(SqliteStore, places.store)
     try:
@@ -46,18 +53,94 @@ async def open_store(url: str, state_directory: Path) -> OpenedStore:
         raise
 
 
+async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
+    import asyncio
+
+    from reconciler.store.postgresql import rights
+    from reconciler.store.postgresql.operations import PostgresqlOperations
+    from reconciler.store.postgresql.store import PostgresqlStore
+
+    store = await asyncio.to_thread(PostgresqlStore, url)
+    try:
+        worker_connection = await asyncio.to_thread(rights.settle, url, worker_url)
+        operations = PostgresqlOperations(url, tell_replicas=store.notices.write)
+        return OpenedStore(store, operations, worker_connection=worker_connection)
+    except BaseException:
+        await store.close()
+        raise
+
+
+def is_empty(url: str) -> bool:
+    """Return True if a database of PostgreSQL has no store. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.is_empty(url)
+
+
+def server_report(url: str) -> ServerReport:
+    """Ask a server of PostgreSQL, and the database of `store.url`, about themselves. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.server(url)
+
+
+def role_report(worker_url: str, *, service_url: str) -> RoleReport:
+    """Ask PostgreSQL about the role of the worker. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import rights
+
+    return rights.role_report(worker_url, service_url=service_url)
+
+
+def stored_estate(place: "DatabasePlaces | str") -> "StoredEstate":
+    """Return the estate in files of SQLite, which nobody uses, or in the database of a URL of PostgreSQL."""
+    if isinstance(place, str):
+        from reconciler.store.postgresql.estate import StoredPostgresqlEstate
+
+        return StoredPostgresqlEstate(place)
+    from reconciler.store.sqlite_estate import StoredSqliteEstate
+
+    return StoredSqliteEstate(place)
+
+
 def open_view(address: str) -> PlanningView:
     """Open the reads of a plan of the store with this address (`Store.address`). Raises StoreFault."""
-    return SqlitePlanningView(Path(address))
+    from reconciler.store import database
+    from reconciler.store.planning_view import StoredPlanningView
+
+    return StoredPlanningView(database.open_reader(Path(address)))
 
 
 def view_files(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the files that a process needs for a view of the store with this address: those to read, and those to read
     and write. They exist, because the store is open in the main process.
     """
+    if is_on_server(address):
+        return (), ()
     path = os.path.realpath(address)
     # A reader records its position in `-shm`, so that its pages are not overwritten (sqlite.org/walformat.html).
     return (path, f"{path}-wal"), (f"{path}-shm",)
+
+
+ON_SERVER = "postgresql:"  # how the address of a store on a server begins
+
+
+def is_on_server(address: str) -> bool:
+    """Return True if views of the store with this address are connections to a server."""
+    return address.startswith(ON_SERVER)
+
+
+class ConnectedViews(NamedTuple):
+    """Views on a server by name, each with a connection of its own, and the sockets of these connections."""
+
+    views: Mapping[str, PlanningView]
+    sockets: tuple[int, ...]
+
+
+def connect_views(connection: str, names: Iterable[str]) -> ConnectedViews:
+    """Open a view on a server for each name. Raises StoreFault."""
+    from reconciler.store.postgresql import views
+
+    return ConnectedViews(*views.connect(connection, names))
 
 
 class ScratchStore:

@@ -1,8 +1,6 @@
 """A value that becomes a secret is masked in what was stored before, also of resources that are gone."""
 
-import contextlib
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,7 +12,7 @@ from reconciler.planner import changes
 from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import Decided
 from reconciler.planner.remasking import Remasking
-from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.planning_view import StoredPlanningView
 from reconciler.store.records import VersionRow
 from tests import worlds
 from tests.projects import Resource, destination, labelled, resource, type_of
@@ -261,9 +259,8 @@ def test_a_type_and_a_mark_in_one_change_mask_both(world: World) -> None:
 def test_what_cannot_be_read_stays_and_stops_nothing(world: World, body: bytes) -> None:
     ok(world.apply([type_of("own", OPEN), destination("one", token="t"), destination("two", token="t")]))
     ok(world.apply([destination("one", token="u")]))
-    with contextlib.closing(sqlite3.connect(world.path)) as store, store:
-        store.execute("update version set body = ? where name = 'one' and version = 1", (body,))
-        store.execute("update version set body = x'7b' where name = 'own'")
+    world.all("update version set body = ? where name = 'one' and version = 1", body)
+    world.all("update version set body = ? where name = 'own'", b"{")
     told = ok(world.apply([type_of("own", SECRET)]))
     assert rewritten(told) == [("two", 1), ("one", 2)]
 
@@ -281,22 +278,22 @@ def test_parts_are_of_bounded_size(world: World) -> None:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows with each look through versions: of one resource by its name, of all of them `all`."""
     found: list[str] = []
-    naming, versions = SqlitePlanningView.versions_naming, SqlitePlanningView.versions
+    naming, versions = StoredPlanningView.versions_naming, StoredPlanningView.versions
 
     def all_looked_through(
-        view: SqlitePlanningView, project: str, kinds: Sequence[str], types: Iterable[str]
+        view: StoredPlanningView, project: str, kinds: Sequence[str], types: Iterable[str]
     ) -> Iterator[VersionRow]:
         found.append("all")
         return naming(view, project, kinds, types)
 
     def one_looked_through(
-        view: SqlitePlanningView, project: str, key: Key, *, number: int | None = None
+        view: StoredPlanningView, project: str, key: Key, *, number: int | None = None
     ) -> Iterator[VersionRow]:
         found.append(key.name)
         return versions(view, project, key, number=number)
 
-    monkeypatch.setattr(SqlitePlanningView, "versions_naming", all_looked_through)
-    monkeypatch.setattr(SqlitePlanningView, "versions", one_looked_through)
+    monkeypatch.setattr(StoredPlanningView, "versions_naming", all_looked_through)
+    monkeypatch.setattr(StoredPlanningView, "versions", one_looked_through)
     return found
 
 
