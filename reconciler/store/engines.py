@@ -59,6 +59,7 @@ async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
     import asyncio
 
     from reconciler.store.postgresql import rights
+    from reconciler.store.postgresql.leases import PostgresqlLeases
     from reconciler.store.postgresql.operations import PostgresqlOperations
     from reconciler.store.postgresql.store import PostgresqlStore
 
@@ -66,7 +67,8 @@ async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
     try:
         worker_connection = await asyncio.to_thread(rights.settle, url, worker_url)
         operations = PostgresqlOperations(url, tell_replicas=store.notices.write)
-        return OpenedStore(store, operations, worker_connection=worker_connection)
+        replication = Replication(store.notices, PostgresqlLeases(url))
+        return OpenedStore(store, operations, replication, worker_connection=worker_connection)
     except BaseException:
         await store.close()
         raise
