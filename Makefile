@@ -24,11 +24,11 @@ run: install
 # Four processes for two cores, since some wait for daemons; a file stays whole, since its tests share one. Files come
 # in the order of tests/conftest.py, and not those of many tests first, which are short.
 test: .venv/installed-for-development
-	scripts/test --numprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/providers
+	scripts/test --numprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/providers --ignore=tests/postgresql
 
 # What a machine cannot have is not made: its script says so, and tries again the next time.
 PROVIDERS := tests/providers/node_modules/.package-lock.json .venv/generators/installed .venv/glewlwyd/unpacked .venv/dex/dex \
-	.venv/oracle/oracle .venv/otelcol/otelcol
+	.venv/oracle/oracle .venv/otelcol/otelcol .venv/postgresql/unpacked
 
 tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.json
 	@scripts/setup-providers certified
@@ -39,6 +39,9 @@ tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.js
 .venv/glewlwyd/unpacked: scripts/setup-providers | .venv/installed
 	@scripts/setup-providers second
 
+.venv/postgresql/unpacked: scripts/setup-providers | .venv/installed
+	@scripts/setup-providers postgresql
+
 .venv/dex/dex: tests/providers/dex_build/go.sum | .venv/installed
 	@scripts/setup-providers dex
 
@@ -48,9 +51,9 @@ tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.js
 .venv/otelcol/otelcol: tests/providers/otelcol_build/go.sum tests/providers/otelcol_build/main.go | .venv/installed
 	@scripts/setup-providers collector
 
-# Real identity providers, a real browser, and a real Collector.
+# Real identity providers, a real browser, a real Collector and a real PostgreSQL.
 test-providers: .venv/installed-for-development $(PROVIDERS)
-	scripts/test -m providers --numprocesses=3 --dist=loadfile tests/providers
+	scripts/test -m providers --numprocesses=3 --dist=loadfile tests/providers tests/postgresql
 
 test-slow: .venv/installed-for-development $(PROVIDERS)
 	scripts/test -m "slow or providers" --numprocesses=3 --dist=loadfile --no-loadscope-reorder

@@ -35,8 +35,12 @@ def _repository(text: str) -> Value:
     """One repository, named after the last part of its address, less `.git`."""
     url = text if ":" in text or not text.strip() else str(Path(text).absolute())
     last = PurePosixPath(url.rstrip("/").removesuffix("/.git")).name.removesuffix(".git")
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", last)[:63].strip("-._") or "repository"
-    return [{"name": name, "url": url}]
+    return [{"name": name_like(last) or "repository", "url": url}]
+
+
+def name_like(text: str) -> str:
+    """Return a text as a name; empty if nothing of it is fit for one."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:63].strip("-._")
 
 
 class Variable(NamedTuple):
@@ -52,6 +56,9 @@ VARIABLES: Mapping[str, Variable] = {
     "SERVICE_INSECURE": Variable("insecure", _boolean),
     "SERVICE_STATE_DIR": Variable("stateDir"),
     "SERVICE_STORE_URL": Variable("store.url"),
+    "SERVICE_STORE_WORKER_URL": Variable("store.workerUrl"),
+    "SERVICE_REPLICA_NAME": Variable("replica.name"),
+    "SERVICE_REPLICA_URL": Variable("replica.url"),
     "SERVICE_TLS_CERT_FILE": Variable("tls.certFile"),
     "SERVICE_TLS_KEY_FILE": Variable("tls.keyFile"),
     "SERVICE_LOG_LEVEL": Variable("log.level"),

@@ -8,6 +8,7 @@ reachable, and it only warns.
 """
 
 import os
+import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -24,7 +25,7 @@ from reconciler.model.values import Pointer, Value
 from reconciler.settings import layers
 from reconciler.settings.layers import Layer
 from reconciler.settings.models import ENVIRONMENT_ONLY, Settings
-from reconciler.settings.scalars import ALL_SOURCES, Mistake
+from reconciler.settings.scalars import ALL_SOURCES, SQLITE, Mistake
 
 SHAPES = {
     "model_type": "must be a mapping of keys",
@@ -144,7 +145,10 @@ def _computed(written: Mapping[str, Value], *, environment: Mapping[str, str]) -
     state = written.get("stateDir", default_state_dir(environment, user=os.geteuid()))
     if not isinstance(state, str) or not Path(state).is_absolute():
         return layers.computed_layer({})  # a mistake, shown as such
-    return layers.computed_layer({"stateDir": state, "store.url": f"sqlite:///{state.rstrip('/')}/store.db"})
+    computed: dict[str, Value] = {"stateDir": state, "store.url": f"{SQLITE}{state.rstrip('/')}/store.db"}
+    if host := layers.name_like(socket.gethostname()):
+        computed["replica.name"] = host
+    return layers.computed_layer(computed)
 
 
 def _file(path: Path) -> Layer:

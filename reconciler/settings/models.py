@@ -16,7 +16,7 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.values import Pointer
 from reconciler.settings import layers, scalars
 from reconciler.settings.repositories import Repository
-from reconciler.settings.scalars import Allowed, Mistake, Topic, setting
+from reconciler.settings.scalars import Allowed, Mistake, Topic, credential, setting
 
 
 class Audit(Topic):
@@ -81,7 +81,29 @@ LogFormat = Annotated[Literal["auto", "text", "json"], Allowed("auto, text or js
 class Store(Topic):
     """The database of resources, history and runs."""
 
-    url: scalars.StoreURL = setting("sqlite:////var/lib/reconciler/store.db", "The store's database.")
+    url: scalars.StoreURL = credential("sqlite:////var/lib/reconciler/store.db", "The store's database.")
+    worker_url: scalars.WorkerURL = credential(
+        "", "With PostgreSQL, the same database with a role that may only read. Off: empty, with SQLite."
+    )
+
+    @property
+    def is_postgresql(self) -> bool:
+        """True if several replicas may share the store."""
+        return self.url.startswith(scalars.POSTGRESQL)
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield a worker without its own role, and a role where there are none."""
+        if self.is_postgresql and not self.worker_url:
+            yield ("workerUrl",), "is required where store.url is postgresql://; name a role there that may only read"
+        if self.worker_url and not self.is_postgresql:
+            yield ("workerUrl",), "must be empty where store.url is sqlite:///"
+
+
+class Replica(Topic):
+    """This process among those that share a store."""
+
+    name: scalars.Name = setting("replica", "The name of this replica; unique among those of one store.")
+    url: scalars.OptionalWebURL = setting("", "The address at which other replicas reach this one. Off: empty.")
 
 
 class TLS(Topic):
@@ -294,6 +316,7 @@ class Settings(Topic):
         Path("/var/lib/reconciler"), "Folder for mirrors, queues and the store; created with mode 0700."
     )
     store: Store = setting(Store(), "Where resources, history and runs are kept.")
+    replica: Replica = setting(Replica(), "This process among those that share a store.")
     tls: TLS = setting(TLS(), "The listener's certificate.")
     outbound: Outbound = setting(Outbound(), "Connections that the service opens.")
     api: API = setting(API(), "What the HTTP interface accepts.")

@@ -274,10 +274,16 @@ Project = Annotated[
 WebURL = Annotated[str, AfterValidator(web_url), Allowed("an http or https URL without a user or query")]
 OptionalWebURL = Annotated[str, or_nothing(web_url), Allowed('an http or https URL without a user or query, or ""')]
 OptionalIssuer = Annotated[str, or_nothing(issuer), Allowed('an http or https URL without a user or query, or ""')]
+SQLITE, POSTGRESQL = "sqlite:///", "postgresql://"
+# Only libpq knows what is right after the scheme; a URI has neither spaces nor a fragment.
+POSTGRESQL_URI = rf"{POSTGRESQL}[^#\s\p{{C}}]+"
 StoreURL = Annotated[
     str,
-    Field(pattern=r"^sqlite:////[^?#\p{C}\p{Zl}\p{Zp}]+$"),
-    Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db"),
+    Field(pattern=rf"^(?:{SQLITE}/[^?#\p{{C}}\p{{Zl}}\p{{Zp}}]+|{POSTGRESQL_URI})$"),
+    Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db, or postgresql://user@host/database"),
+]
+WorkerURL = Annotated[
+    str, Field(pattern=rf"^(?:{POSTGRESQL_URI})?$"), Allowed('postgresql://user@host/database, or ""')
 ]
 Percent = Annotated[int, Strict(), Field(ge=0, le=100), Allowed("a whole number from 0 to 100")]
 Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000), Allowed("a whole number from 0 to 1000000")]
@@ -308,6 +314,11 @@ def topic_key(name: str) -> str:
 def setting(default: Any, meaning: str) -> Any:
     """One key of a section that may be left out."""
     return Field(default=default, description=meaning)
+
+
+def credential(default: str, meaning: str) -> Any:
+    """One key of a section that may hold a password: it is in no `repr`."""
+    return Field(default=default, description=meaning, repr=False)
 
 
 Mistake: TypeAlias = tuple[Pointer, str]

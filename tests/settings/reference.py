@@ -16,6 +16,7 @@ COMPUTED = {
     "stateDir": "`$STATE_DIRECTORY` (set by systemd), else `/var/lib/reconciler` for root, "
     "else `$XDG_STATE_HOME/reconciler` or `~/.local/state/reconciler`",
     "store.url": "`sqlite:///<stateDir>/store.db`",
+    "replica.name": "the host name",
 }
 
 # Values that many settings take are explained once on the page.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,56 @@ def test_the_store_is_in_the_state_folder_unless_it_is_elsewhere(tmp_path: Path)
     assert elsewhere.store.url == "sqlite:////other/a.db"
     default = load(tmp_path, "", HOME="/home/ada").settings.state_dir
     assert default == Path("/var/lib/reconciler" if os.geteuid() == 0 else "/home/ada/.local/state/reconciler")
+
+
+URLS = "{url: 'postgresql://ada:canary-store@db/a', workerUrl: 'postgresql://reader:canary-worker@db/a'}"
+
+
+def test_the_store_is_on_postgresql_with_a_role_for_the_worker(tmp_path: Path) -> None:
+    settings = load(tmp_path, f"store: {URLS}\n").settings
+    assert settings.store.is_postgresql
+    assert settings.store.worker_url == "postgresql://reader:canary-worker@db/a"
+    assert "canary" not in repr(settings)
+    assert not load(tmp_path, "").settings.store.is_postgresql
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (
+            "store: {url: 'postgresql://db/a'}\n",
+            "store.workerUrl: is required where store.url is postgresql://; name a role there that may only read",
+        ),
+        ("store: {workerUrl: 'postgresql://db/a'}\n", "must be empty where store.url is sqlite:///"),
+    ],
+)
+def test_the_worker_has_a_role_of_its_own_on_postgresql_alone(tmp_path: Path, text: str, mistake: str) -> None:
+    with pytest.raises(loading.SettingsError) as raised:
+        load(tmp_path, text)
+    [line] = raised.value.lines
+    assert line.endswith(mistake)
+
+
+def test_a_password_of_the_store_is_in_no_mistake(tmp_path: Path) -> None:
+    with pytest.raises(loading.SettingsError) as raised:
+        load(tmp_path, "store: {url: 'postgresql://ada:canary-store@db/a b'}\n")
+    assert "canary" not in str(raised.value)
+
+
+def test_a_replica_is_named_after_the_host(tmp_path: Path) -> None:
+    host = layers.name_like(socket.gethostname()) or "replica"
+    assert load(tmp_path, "").settings.replica.name == host
+    assert load(tmp_path, "", SERVICE_REPLICA_NAME="one").settings.replica.name == "one"
+    replica = load(tmp_path, "replica: {name: two, url: 'http://two:3001/'}\n").settings.replica
+    assert (replica.name, replica.url) == ("two", "http://two:3001")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("web-1.example.org", "web-1.example.org"), ("-a b-", "a-b"), ("x" * 64, "x" * 63), ("...", "")],
+)
+def test_any_host_name_makes_a_name(text: str, name: str) -> None:
+    assert layers.name_like(text) == name
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,19 @@ TAKES: list[tuple[Any, list[tuple[object, object]]]] = [
         ],
     ),
     (scalars.WebURL, [("https://a.example/", "https://a.example"), ("http://[::1]:80/base", "http://[::1]:80/base")]),
-    (scalars.StoreURL, [("sqlite:////srv/a.db", "sqlite:////srv/a.db")]),
+    (
+        scalars.StoreURL,
+        [
+            (url, url)
+            for url in (
+                "sqlite:////srv/a.db",
+                "postgresql://a/b",
+                "postgresql:///reconciler?host=/run/postgresql&sslmode=disable",
+                "postgresql://ada:se%23cret@one:5432,two:5433/b?target_session_attrs=read-write&passfile=/srv/pass",
+            )
+        ],
+    ),
+    (scalars.WorkerURL, [("", ""), ("postgresql://a/b", "postgresql://a/b")]),
     (
         scalars.Network,
         [
@@ -174,7 +186,10 @@ REFUSES: list[tuple[Any, list[object]]] = [
         ],
     ),
     (scalars.WebURL, ["", "a.example", "ftp://a.example", "http://u@a.example", "http://a.example?x", "http://[x"]),
-    (scalars.StoreURL, ["", "sqlite:///store.db", "postgresql://a/b", "sqlite:////a?mode=ro", "sqlite:////a\n"]),
+    (scalars.StoreURL, ["", "sqlite:///store.db", "sqlite:////a?mode=ro", "sqlite:////a\n"]),
+    (scalars.StoreURL, ["postgresql://", "postgres://a/b", "postgresql:a", "postgresql://a/b c", "postgresql://a/#b"]),
+    (scalars.StoreURL, ["postgresql://a/b\n", "mysql://a/b", "host=a dbname=b"]),
+    (scalars.WorkerURL, ["sqlite:////srv/a.db", "postgresql://", "postgresql://a/b\n"]),
     (
         scalars.Network,
         [
