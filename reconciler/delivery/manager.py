@@ -20,7 +20,7 @@ from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.history import DeliveryHistory
 from reconciler.delivery.intake import READING, STOPPING, UNREAD_SECONDS, Intake, Matcher, RequestSplit, split_request
 from reconciler.delivery.lanes import DrainingLanes, Lane, OrphanedQueues
-from reconciler.delivery.moving import MovedFrames, Receiving
+from reconciler.delivery.moving import MovedCounts, MovedFrames, Receiving
 from reconciler.delivery.otlp.models import Logs
 from reconciler.delivery.queue.contract import Queue, QueueFault
 from reconciler.delivery.queue.disk import DiskQueue
@@ -44,6 +44,8 @@ WANTED = (
     "A Configuration that wants these records cannot deliver by its present version; status.delivery says what to "
     "correct. Keep the records and send them again."
 )
+
+HANDED_OVER = "Of the queue of %s in the project %s, another instance has %s now; %d records are left here."
 
 UNKNOWN = (
     "There is no such destination that log records are delivered to; status.delivery of the project's Configurations "
@@ -405,12 +407,16 @@ class Manager:
         return queue
 
     async def hand_over(self, send: Callable[[str, str, MovedFrames], Awaitable[None]]) -> None:
-        """Move what the queues on disk hold to another instance, after `drain`. `send` gets the project, the destination
-        and frames. Raises what it does.
+        """Move what the queues on disk hold to another instance, after `drain`. `send` gets the project, the
+        destination and frames. Raises what it does.
         """
         for lane in self._everyone():
             if isinstance(lane.queue, DiskQueue) and lane.records:
-                await moving.move(lane.queue, partial(send, lane.project, lane.name))
+                counts = MovedCounts()
+                try:
+                    await moving.move(lane.queue, partial(send, lane.project, lane.name), counts)
+                finally:
+                    log.info(HANDED_OVER, lane.name, lane.project, counts.told, lane.records)
 
     async def expire(self, *, before: int) -> None:
         """Delete dead letters that are too old or too many."""

@@ -12,6 +12,7 @@ import asyncio
 import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.delivery import lanes
@@ -21,6 +22,7 @@ from reconciler.delivery.queue import segments
 from reconciler.delivery.queue.contract import Batch, Shortage
 from reconciler.delivery.queue.disk import ROUND_BYTES, DiskQueue, WholeLetter
 from reconciler.delivery.queue.segments import Frame, SegmentHeader, Totals
+from reconciler.model.text import counted
 
 MOST_BYTES = segments.LONGEST_BYTES  # of a request
 MOST_FRAMES = 1_000  # of a request of ours
@@ -51,12 +53,6 @@ class MovedFrames(NamedTuple):
     mark: int
     is_dead: bool
     frames: tuple[MovedFrame, ...]
-
-    @property
-    def totals(self) -> Totals:
-        """The sum of all frames."""
-        sizes = sum(len(one.payload) for one in self.frames)
-        return Totals(len(self.frames), sum(one.records for one in self.frames), sizes)
 
 
 Send = Callable[[MovedFrames], Awaitable[None]]
@@ -104,56 +100,65 @@ def decode_moved(body: bytes) -> MovedFrames:
 # The source.
 
 
-async def move(queue: DiskQueue, send: Send) -> Totals:
-    """Send what is queued, then the dead letters, and acknowledge each part when it was stored. Return the sum.
+@dataclass(slots=True)
+class MovedCounts:
+    """What was moved, also when the move ended early."""
 
-    Raises what `send` does; then the rest is still here.
+    batches: int = 0
+    records: int = 0
+    dead_batches: int = 0
+    dead_records: int = 0
+
+    def add(self, moved: MovedFrames) -> None:
+        """Count the frames of a request that was answered."""
+        records = sum(one.records for one in moved.frames)
+        if moved.is_dead:
+            self.dead_batches, self.dead_records = self.dead_batches + len(moved.frames), self.dead_records + records
+        else:
+            self.batches, self.records = self.batches + len(moved.frames), self.records + records
+
+    @property
+    def told(self) -> str:
+        """The counts in words."""
+        batches = f"{counted(self.batches, 'batch', 'batches')} ({counted(self.records, 'record')})"
+        dead = f"{counted(self.dead_batches, 'dead letter')} ({counted(self.dead_records, 'record')})"
+        return f"{batches} and {dead}" if self.dead_batches else batches
+
+
+async def move(queue: DiskQueue, send: Send, counts: MovedCounts) -> None:
+    """Send what is queued, then the dead letters, each oldest first, and acknowledge each part when it was stored.
+
+    Nobody else may claim from the queue meanwhile. Raises what `send` does; then the rest is still here.
     """
-    return (await _move_batches(queue, send)).plus(await _move_letters(queue, send))
+    mark = queue.identity.mark
 
+    async def send_on(frames: Sequence[MovedFrame], *, is_dead: bool) -> None:
+        moved = MovedFrames(mark, is_dead, tuple(frames))
+        await send(moved)
+        counts.add(moved)
 
-async def _move_batches(queue: DiskQueue, send: Send) -> Totals:
-    """Send what is queued, oldest first, and acknowledge it. Nobody else may claim from the queue meanwhile."""
-    mark, moved = queue.identity.mark, Totals()
     while queue.depth().batches:
         try:
             async with asyncio.timeout(IDLE_SECONDS):
                 await queue.wait()
         except TimeoutError:
             break
-        batches = queue.claim(most_records=1 << 62, most_bytes=ROUND_BYTES)
-        kept, rest = batches[:MOST_FRAMES], batches[MOST_FRAMES:]
-        queue.give_back(rest)
+        claimed = queue.claim(most_records=1 << 62, most_bytes=ROUND_BYTES)
+        batches = claimed[:MOST_FRAMES]
+        queue.give_back(claimed[MOST_FRAMES:])
         try:
-            read = [(batch, await queue.payload(batch)) for batch in kept]
-            frames = [_frame(batch, payload) for batch, payload in read if payload is not None]
-            if frames:
-                one = MovedFrames(mark, False, tuple(frames))
-                await send(one)
-                moved = moved.plus(one.totals)
+            read = [(batch, await queue.payload(batch)) for batch in batches]
+            if frames := [_frame(batch, payload) for batch, payload in read if payload is not None]:
+                await send_on(frames, is_dead=False)
         except BaseException:
-            queue.give_back(kept)
+            queue.give_back(batches)
             raise
-        queue.delivered(kept)
-    return moved
+        queue.delivered(batches)
+    await queue.hand_letters(lambda letters: send_on([*map(_dead_frame, letters)], is_dead=True))
 
 
 def _frame(batch: Batch, payload: bytes) -> MovedFrame:
     return MovedFrame(batch.number, batch.records, batch.taken_at, payload)
-
-
-async def _move_letters(queue: DiskQueue, send: Send) -> Totals:
-    """Send the dead letters, oldest first, and acknowledge them."""
-    mark, moved = queue.identity.mark, Totals()
-
-    async def give(letters: Sequence[WholeLetter]) -> None:
-        nonlocal moved
-        one = MovedFrames(mark, True, tuple(map(_dead_frame, letters)))
-        await send(one)
-        moved = moved.plus(one.totals)
-
-    await queue.hand_letters(give)
-    return moved
 
 
 def _dead_frame(one: WholeLetter) -> MovedFrame:

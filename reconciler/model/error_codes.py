@@ -72,6 +72,7 @@ class ErrorCode(StrEnum):
     PROJECT_BUSY = "project-busy"
     REPOSITORY_UNAVAILABLE = "repository-unavailable"
     QUEUE_FULL = "queue-full"
+    REPLICA_UNAVAILABLE = "replica-unavailable"
 
 
 OF_STATUS = {

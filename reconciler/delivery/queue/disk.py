@@ -403,9 +403,8 @@ class DiskQueue(QueueLine[QueueEntry]):
         return len(done), sum(done)
 
     async def hand_letters(self, give: Callable[[Sequence[WholeLetter]], Awaitable[None]]) -> None:
-        """Hand over all dead letters, oldest first, some at a time: they leave when `give` returned. Raises what it does.
-
-        Nobody else changes dead letters meanwhile.
+        """Hand over all dead letters, oldest first, some at a time: they leave when `give` returned. Raises what it
+        does. Nobody else changes dead letters meanwhile.
         """
         async with self._dead.change(limit=None) as done:
             waiting: list[QueueEntry] = []
