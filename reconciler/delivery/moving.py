@@ -9,6 +9,7 @@ remembered in memory. Only a crash of the receiving process may store the frames
 """
 
 import asyncio
+import contextlib
 import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,6 +27,7 @@ from reconciler.model.text import counted
 
 MOST_BYTES = segments.LONGEST_BYTES  # of a request
 MOST_FRAMES = 1_000  # of a request of ours
+MOST_RECORDS = 1 << 62  # the bytes are the limit
 IDLE_SECONDS = 5.0  # without another batch, although some are counted: those cannot be read
 HUNG_SECONDS = 30.0  # for the disk
 FULL_SECONDS = 5.0  # after which a full queue may have room again
@@ -137,15 +139,7 @@ async def move(queue: DiskQueue, send: Send, counts: MovedCounts) -> None:
         await send(moved)
         counts.add(moved)
 
-    while queue.depth().batches:
-        try:
-            async with asyncio.timeout(IDLE_SECONDS):
-                await queue.wait()
-        except TimeoutError:
-            break
-        claimed = queue.claim(most_records=1 << 62, most_bytes=ROUND_BYTES)
-        batches = claimed[:MOST_FRAMES]
-        queue.give_back(claimed[MOST_FRAMES:])
+    while batches := await _claim(queue):
         try:
             read = [(batch, await queue.payload(batch)) for batch in batches]
             if frames := [_frame(batch, payload) for batch, payload in read if payload is not None]:
@@ -155,6 +149,20 @@ async def move(queue: DiskQueue, send: Send, counts: MovedCounts) -> None:
             raise
         queue.delivered(batches)
     await queue.hand_letters(lambda letters: send_on([*map(_dead_frame, letters)], is_dead=True))
+
+
+async def _claim(queue: DiskQueue) -> list[Batch]:
+    """Return the batches of one request; none at the end."""
+    found: list[Batch] = []
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(IDLE_SECONDS):
+            while len(found) < min(MOST_FRAMES, queue.depth().batches) and size < ROUND_BYTES:
+                await queue.wait()
+                some = queue.claim(most_records=MOST_RECORDS, most_bytes=ROUND_BYTES - size)
+                size += sum(one.size for one in some)
+                found += some
+    return found
 
 
 def _frame(batch: Batch, payload: bytes) -> MovedFrame:
