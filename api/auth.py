@@ -28,7 +28,9 @@ CLIENTS_BITS = 64  # of an IPv6 address; the rest is the client's own to choose
 
 
 def address(call: Call) -> str:
-    """Return the client's address of a call: see `client_address`."""
+    """Return the client's address of a call, even if another replica passed it on: see `client_address`."""
+    if call.passed_on is not None:
+        return call.passed_on.address or UNKNOWN
     peer = call.scope["client"][0] if call.scope.get("client") else None
     return client_address(peer, call.headers, trusted=call.services.trusted_proxies)
 

@@ -12,12 +12,13 @@ from time import perf_counter
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from api import auth, errors
+from api import auth, errors, replicas
 from api.calls import Call, Caller, Services
 from api.responses import page_headers
 from api.routing import Endpoint, Nowhere, Router
 from reconciler.auth import rate_limits
 from reconciler.model import log_context
+from reconciler.replicas import tokens
 
 MOST = 32  # requests of one credential under way at a time, on every listener
 BUSY_SECONDS = 1  # after which a request over that limit may be tried again
@@ -80,10 +81,16 @@ class Edge:
 
 async def _admit(call: Call, endpoint: Endpoint) -> None:
     """Check the rules for every request, and find the caller, unless the path needs no credential."""
-    if call.services.anybody is not None or len(call.named) < len(call.headers):
+    is_passed_on = tokens.HEADER in call.named and not endpoint.is_public
+    # Replicas call each other by names that no browser may use.
+    if not is_passed_on and (call.services.anybody is not None or len(call.named) < len(call.headers)):
         auth.check_host(call)
     auth.refuse_in_url(call)
     if endpoint.is_public:
+        return
+    if is_passed_on:
+        await replicas.recognise(call)
+        _enter(call)
         return
     is_write, has_cookie = call.scope["method"] not in READING, b"cookie" in call.named
     if is_write and (b"origin" in call.named or b"sec-fetch-site" in call.named):

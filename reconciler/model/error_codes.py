@@ -25,6 +25,7 @@ class ErrorCode(StrEnum):
     PASSWORDS_DISABLED = "passwords-disabled"
     CREDENTIALS_CONFLICT = "credentials-conflict"
     CREDENTIAL_REVOKED = "credential-revoked"
+    PEER_REFUSED = "peer-refused"
     # 403
     FORBIDDEN = "forbidden"
     OTHER_SITE = "other-site"

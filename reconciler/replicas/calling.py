@@ -21,7 +21,6 @@ from reconciler.replicas.tokens import PeerTokens
 CONNECT_SECONDS = 2.0
 CONNECTIONS = 32  # to all replicas together
 KEPT_SECONDS = 10.0  # that a connection waits to be used again
-REFUSED = b"x-reconciler-refused"  # of an answer: the token was not accepted, so the call was not made
 
 
 class CalledPeers:
@@ -31,13 +30,13 @@ class CalledPeers:
         self,
         name: str,
         *,
-        tokens: PeerTokens,
+        signing: PeerTokens,
         others: Callable[[], Sequence[Peer]],
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """`others` returns the living replicas. `tls` trusts the system's authorities without a context."""
         self._name = name
-        self._tokens = tokens
+        self._signing = signing
         self._others = others
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -82,7 +81,7 @@ class CalledPeers:
         headers: Sequence[Header] = (),
     ) -> PeerAnswer:
         """As `Peers.call`."""
-        token = self._tokens.sign(
+        token = self._signing.sign(
             method,
             path,
             to=peer.process,
@@ -99,7 +98,7 @@ class CalledPeers:
         except (aiohttp.ClientError, OSError, ValueError) as problem:  # TimeoutError is an OSError
             why = "did not answer in time" if isinstance(problem, TimeoutError) else "does not answer"
             raise PeerGone(f"The replica {peer.name} {why}; try again in some seconds.") from problem
-        if any(name == REFUSED for name, _ in answer.headers):
+        if any(name == tokens.REFUSED for name, _ in answer.headers):
             raise PeerGone(f"The replica {peer.name} was started again a moment ago; try again in some seconds.")
         return answer
 

@@ -24,6 +24,7 @@ from reconciler.model.principals import UNLISTED, Principal, Scope
 from reconciler.replicas.peers import Header
 
 HEADER: Final = b"x-reconciler-peer"  # of a request that has a token
+REFUSED: Final = b"x-reconciler-refused"  # of an answer: the token was not accepted, so nothing was done
 SECONDS = 30.0  # between the sender's clock and the receiver's, in both directions: clocks may differ by some seconds
 LONGEST = 16_384  # characters of a token: its headers may be those of a request
 NONCE_BYTES = 16
