@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from starlette.requests import ClientDisconnect
 
-from api import access, errors, requests
+from api import access, errors, replicas, requests
 from api.calls import Call
 from api.errors import Problem
 from reconciler.model.error_codes import ErrorCode
@@ -21,6 +21,7 @@ from reconciler.replicas.peers import Peer, PeerGone, Peers
 PARAMETER = "instance"
 READ_SECONDS = 2.0  # for the part of another replica: a page waits for it
 ACTION_SECONDS = 60.0  # for an action of another replica, which may wait for a disk or an endpoint
+AGAIN_SECONDS = 5.0  # after which an instance may answer again
 
 Part: TypeAlias = dict[str, Any]
 Own = Callable[[], Awaitable[Part]]
@@ -80,11 +81,13 @@ async def act(call: Call, own: Own, merge: Merge, *, instance: str | None, body:
 
 
 def _chosen(call: Call, instance: str | None) -> Peer | str | None:
-    """Return another replica, or the name of this one. Raises `NotFound`."""
-    peers = call.services.peers
-    if instance is None or (peers is not None and instance == peers.name):
+    """Return another replica, or the name of this one: what another one passes on is always for this one. Raises
+    `NotFound`.
+    """
+    peers = call.peers
+    if instance is None or call.passed_on is not None or (peers is not None and instance == peers.name):
         return instance
-    found = None if call.peers is None else next((one for one in call.peers.others() if one.name == instance), None)
+    found = None if peers is None else replicas.named(peers, instance)
     if found is None:
         raise errors.NotFound(
             f"There is no living instance {instance} that can be asked; GET /v1/deliveries names them."
@@ -124,7 +127,9 @@ async def _ask(
         told = msgspec.json.decode(answer.body, type=dict[str, Any])
     except (PeerGone, msgspec.MsgspecError) as problem:
         said = problem.message if isinstance(problem, PeerGone) else "It gave no answer of this interface."
-        return Reply(peer.name, problem=errors.Unavailable(said, code=ErrorCode.REPLICA_UNAVAILABLE))
+        return Reply(
+            peer.name, problem=errors.Unavailable(said, code=ErrorCode.REPLICA_UNAVAILABLE, after=AGAIN_SECONDS)
+        )
     if answer.status == 200:
         return Reply(peer.name, told)
     return Reply(peer.name, problem=_problem(answer.status, told))
@@ -135,7 +140,8 @@ def _problem(status: int, told: Part) -> Problem:
     code = next((one for one in ErrorCode if isinstance(codes, list) and codes and one == codes[0]), ErrorCode.INTERNAL)
     if not isinstance(sentences, list) or not sentences:
         sentences = [f"It answered {status}."]
-    return Problem(*map(str, sentences), status=status, code=code)
+    after = AGAIN_SECONDS if status in (429, 503) else None
+    return Problem(*map(str, sentences), status=status, code=code, after=after)
 
 
 def _answered(reply: Reply) -> Part:
