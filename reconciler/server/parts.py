@@ -39,12 +39,15 @@ from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.keeper import LeaseKeeper
+from reconciler.replicas.work import Alone, Work
 from reconciler.review.service import Reviewing
 from reconciler.server import delivering, following, notifying, process, serving, sign_in
 from reconciler.server.delivering import Delivering
 from reconciler.server.notifying import Notifying
 from reconciler.server.process import ShutdownDeadline
 from reconciler.server.project_following import RenderingFollowing
+from reconciler.server.replicating import ReplicaParts
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.settings.models import Settings
 from reconciler.store import engines, files
@@ -86,6 +89,9 @@ class Parts(NamedTuple):
     notifying: Notifying
     auditing: AuditUpkeep
     rendering: RenderingFollowing
+    work: Work
+    keeper: LeaseKeeper | None  # of several replicas
+    following: asyncio.Task[None] | None  # the changes of other replicas
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +104,16 @@ async def build_parts(
     """
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
-        store, operations = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        store, operations, replication = await opened.enter_async_context(
+            _store(settings, bound, new_store=plan.new_store)
+        )
+        flow_key, replica = await operations.flow_key(), None
+        if replication is not None:
+            replica = await opened.enter_async_context(
+                ReplicaParts.opened(settings, store=store, replication=replication, flow_key=flow_key)
+            )
+        holder = Alone() if replica is None else replica.keeper
+        work = Work(holder)
         accounts = await _accounts(plan, store, operations)
         worker = await opened.enter_async_context(_worker(settings, bound, store))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
@@ -112,8 +127,9 @@ async def build_parts(
             ),
             secrets=partial(delivery_secrets.available_secrets, sources),
             clock=clock.now,
+            work=work,
         )
-        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
+        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now, work=work)
         store.subscribe(ResourceChange, auditing.heard)
         repositories = Repositories(
             ReconcileEnvironment(
@@ -123,10 +139,14 @@ async def build_parts(
                 ensure_project=accounts.ensure_project,
                 rules=_rules_digest(settings),
                 clock=clock.now,
+                keeper=None if replica is None else replica.keeper,
+                notices=None if replication is None else replication.notices,
             )
         )
         opened.push_async_callback(repositories.stop)
-        signing = await opened.enter_async_context(_sign_in(settings, bound, operations, accounts))
+        signing = await opened.enter_async_context(
+            _sign_in(settings, bound, operations, accounts, is_shared=replica is not None)
+        )
         delivery = await opened.enter_async_context(
             delivering.delivering(settings, listeners, store=store, applier=applier, secrets=sources)
         )
@@ -139,6 +159,8 @@ async def build_parts(
             manager=delivery.manager,
             listeners=listeners,
             secrets=sources,
+            holder=holder,
+            leases=None if replication is None else replication.leases,
         )
         services = _services(
             settings,
@@ -150,11 +172,15 @@ async def build_parts(
             signing=signing,
             manager=delivery.manager,
             watching=watching,
-            flow_key=await operations.flow_key(),
+            flow_key=flow_key,
+            replica=replica,
         )
-        rendering = RenderingFollowing(applier.render)
+        following_changes, keeper = None, None if replica is None else replica.keeper
+        if replica is not None:
+            following_changes = await opened.enter_async_context(replica.following_changes(services, watching))
+        rendering = RenderingFollowing(applier.render, work)
         store.subscribe(ResourceChange, rendering.heard)
-        yield Parts(services, repositories, delivery, watching, auditing, rendering)
+        yield Parts(services, repositories, delivery, watching, auditing, rendering, work, keeper, following_changes)
 
 
 class SignInParts(NamedTuple):
@@ -168,11 +194,11 @@ class SignInParts(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def _sign_in(
-    settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts
+    settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts, *, is_shared: bool
 ) -> AsyncIterator[SignInParts]:
     """Run sign-in. At the end, the last uses of keys and sessions are written. Raises StoreFault."""
     lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
-    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
+    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now, is_shared=is_shared)
     await sessions.load()
     people, provider = None, None
     async with contextlib.AsyncExitStack() as opened:
@@ -199,6 +225,7 @@ def _services(
     manager: Manager,
     watching: Notifying,
     flow_key: bytes,
+    replica: ReplicaParts | None,
 ) -> Services:
     """Return everything that the API may use. It is a long list without decisions."""
     in_flight: dict[str, int] = {}
@@ -212,8 +239,11 @@ def _services(
         board=watching.board,
         outbox=watching.outbox,
         clock=clock.now,
+        following=None if replica is None else replica.following,
+        contact=None if replica is None else replica.contact,
     )
     has_tls = serving.configured_certificate(settings) is not None
+    headers = responses.security_headers(tls=has_tls, web_url=settings.web_url)
     events = Events(lambda: event_facts(repositories, manager.figures()), lambda: watching.board.kept)
     store.subscribe(Committed, events.heard)
     return Services(
@@ -246,10 +276,14 @@ def _services(
         trusted_proxies=settings.trusted_proxies,
         refusals=auditing.refusals,
         has_tls=has_tls,
-        headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
+        headers=headers if replica is None else (*headers, replica.header),
+        peers=None if replica is None else replica.peers,
+        peer_tokens=None if replica is None else replica.tokens,
         in_flight=in_flight,
         traffic=traffic,
         samples=metrics.samples,
+        following=metrics.following,
+        contact=metrics.contact,
     )
 
 
@@ -272,20 +306,23 @@ async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
-    """Load the directory after the checks of `auth.type`. Raises Refused, StoreFault."""
+    """Load the directory after the checks of `auth.type`. Of several replicas, one starts after the other here. Raises
+    Refused, StoreFault.
+    """
     settings = plan.settings
-    accounts = Accounts(store, await store.directory(), clock=clock.now)
-    await sign_in.settle_auth(
-        accounts,
-        store,
-        operations,
-        configured=settings.auth.type,
-        is_confirmed=plan.confirm_auth_change,
-        check=partial(sign_in.check_provider, settings),
-    )
-    if settings.auth.type == "oidc":
-        await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
-    await accounts.ensure_project(DEFAULT_PROJECT)
+    async with sign_in.one_at_a_time(store):
+        accounts = Accounts(store, await store.directory(), clock=clock.now)
+        await sign_in.settle_auth(
+            accounts,
+            store,
+            operations,
+            configured=settings.auth.type,
+            is_confirmed=plan.confirm_auth_change,
+            check=partial(sign_in.check_provider, settings),
+        )
+        if settings.auth.type == "oidc":
+            await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
+        await accounts.ensure_project(DEFAULT_PROJECT)
     return accounts
 
 
@@ -328,7 +365,7 @@ def _rules_digest(settings: Settings) -> str:
 def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:
     """Return what changes with everything that is shown of heads, faults that are not stored, and delivery."""
     found: dict[tuple[Topic, str, str], Hashable] = {}
-    for reconciler in repositories.reconcilers():
+    for reconciler in repositories.followed():
         one, memory = reconciler.watched, reconciler.memory
         applied = reconciler.following.facts(memory.row.commit)  # which is read a moment after the run
         found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten, applied
