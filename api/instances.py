@@ -59,25 +59,40 @@ async def read(call: Call, own: Own, merge: Merge, *, query: Mapping[str, object
     passed on.
     """
     peers, chosen = call.peers, _chosen(call, instance_of(call))
-    if peers is None or (chosen is None and not peers.others()) or chosen == peers.name:
+    if peers is None or _is_alone(peers, chosen):
         return await own()
     if isinstance(chosen, Peer):
         return _answered(await _ask(call, peers, chosen, query=query))
     asked = [_own(call, peers, own), *(_ask(call, peers, one, query=query) for one in peers.others())]
-    return _merged(await asyncio.gather(*asked), merge)
+    return _merged([*await asyncio.gather(*asked), *map(_missing, peers.missing())], merge)
 
 
 async def act(call: Call, own: Own, merge: Merge, *, instance: str | None, body: object = None) -> Part:
     """Have all instances do something, one after the other, or this one. An instance that fails stops no other one."""
     peers, chosen = call.peers, _chosen(call, instance)
-    if peers is None or (chosen is None and not peers.others()) or chosen == peers.name:
+    if peers is None or _is_alone(peers, chosen):
         return await own()
     if isinstance(chosen, Peer):
         return _answered(await _ask(call, peers, chosen, body=body, seconds=ACTION_SECONDS))
     replies = [await _own(call, peers, own)]
     for one in peers.others():
         replies.append(await _ask(call, peers, one, body=body, seconds=ACTION_SECONDS))
-    return _merged(replies, merge)
+    return _merged([*replies, *map(_missing, peers.missing())], merge)
+
+
+def _is_alone(peers: Peers, chosen: Peer | str | None) -> bool:
+    """Return True if the answer is the part of this replica."""
+    return chosen == peers.name or (chosen is None and not peers.others() and not peers.missing())
+
+
+def _missing(name: str) -> Reply:
+    return Reply(name, problem=errors.Unavailable(MISSING.format(name), code=ErrorCode.REPLICA_UNAVAILABLE))
+
+
+MISSING = (
+    "The replica {} is gone, or has no `replica.url`. Its queue is on its disk: start it again, or move the queue with "
+    "`reconciler queue move`."
+)
 
 
 def _chosen(call: Call, instance: str | None) -> Peer | str | None:
