@@ -57,6 +57,19 @@ def numbers(daemon: Daemon, *options: str) -> Counter[int]:
     return Counter(int(number) for number in endpoints.NUMBER.findall(told.stdout))
 
 
+def size(daemon: Daemon) -> int:
+    """The bytes of its queue files."""
+    return sum(path.stat().st_size for path in (daemon.state / "queues").glob("*/*/*.seg"))
+
+
+def begin_to_move(source: Daemon, target: Daemon) -> "subprocess.Popen[bytes]":
+    """Start the command, and wait until something arrives or it ends."""
+    before = size(target)
+    moving = subprocess.Popen(command(source, target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    daemons.until(lambda: size(target) > before or moving.poll() is not None or None, "it moves")
+    return moving
+
+
 def test_a_stopped_daemons_queue_becomes_that_of_another_one(tmp_path: Path, endpoint: Endpoint) -> None:
     source, key = prepared(tmp_path / "a", endpoint)
     target, _ = prepared(tmp_path / "b", endpoint)
@@ -113,20 +126,22 @@ def test_nothing_is_lost_when_the_command_or_the_target_is_killed_again_and_agai
         source.stop()
         every = numbers(source)
         assert every == Counter(range(30_000))
-        target_kills = 0
-        for attempt in range(20):
-            moving = subprocess.Popen(command(source, target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(chance.uniform(0.4, 1.0))
-            if attempt % 2:
+        interrupted, target_kills = 0, 0
+        while True:
+            moving = begin_to_move(source, target)
+            time.sleep(chance.uniform(0, 0.1))
+            if interrupted % 2:
                 moving.kill()
                 moving.wait()
             else:
                 target.kill()
-                target_kills += moving.wait(SECONDS) != 0
-                target.start()
-            if not numbers(source):
+                target_kills += 1
+            if moving.wait(SECONDS) == 0:
                 break
-        assert move(source, target).returncode == 0
+            interrupted += 1
+            if target.process.poll() is not None:
+                target.start()
+        assert interrupted > 3
         assert not [*(source.state / "queues").glob("*/*")]
         target.stop()
         found = numbers(target)
