@@ -19,7 +19,7 @@ from reconciler.store import records, sql_store
 from reconciler.store.contract import StoreFault
 from reconciler.store.postgresql.connection import WRITING_SECONDS, Connections, PostgresqlConnection
 from reconciler.store.postgresql.migrating import migrate
-from reconciler.store.sql_store import Listing
+from reconciler.store.sql_store import Listing, TellReplicas
 from reconciler.store.statements import Connection, Row
 
 # Each thread, list and lock uses one connection. Most are idle most of the time, and then share few.
@@ -29,6 +29,8 @@ LISTS = 6
 LOCKS = 8
 LIST_SECONDS = 10.0  # a list waits this long until another one ends
 BEAT_SECONDS = 3.0  # between two signs of life of a transaction that holds a lock
+
+ADDRESS = "postgresql:"  # without the URL, which may hold a password: the worker connects before it gets a job
 
 # What may quote a redacted value, or be made of it.
 TRACED = ("version", "resource", "rendering", "past_route", "run", "run_status", "audit")
@@ -49,12 +51,13 @@ class ProjectTransaction:
 class PostgresqlStore(sql_store.SqlStore):
     """See `contract.Store` for what each method promises."""
 
-    def __init__(self, url: str, *, view: str | None = None) -> None:
-        """Connect and bring the store to this version. `view` is the address for the reads of plans, by default `url`.
+    def __init__(self, url: str, *, tell_replicas: TellReplicas | None = None) -> None:
+        """Connect and bring the store to this version. `tell_replicas` writes what other replicas are to know, in the
+        same transaction.
 
         Raises StoreFault, NewerStore, Refused.
         """
-        self.address = url if view is None else view
+        self.address = ADDRESS
         self._connections = Connections(url)
         with self._connections.one() as connection:
             migrate(connection)
@@ -66,7 +69,7 @@ class PostgresqlStore(sql_store.SqlStore):
         self._lockers = ThreadPoolExecutor(max_workers=LOCKS, thread_name_prefix="store-lock")
         self._lists = asyncio.Semaphore(LISTS)
         self._held: dict[str, ProjectTransaction] = {}
-        super().__init__(revision=revision)
+        super().__init__(revision=revision, tell_replicas=tell_replicas)
 
     async def _first(self, name: str, *arguments: object) -> Row | None:
         def read() -> Row | None:
