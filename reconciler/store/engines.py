@@ -58,13 +58,15 @@ async def _open_on_server(url: str, state_directory: Path, *, worker_url: str) -
 
     from reconciler.store.operations import SqliteOperations
     from reconciler.store.postgresql import rights
+    from reconciler.store.postgresql.leases import PostgresqlLeases
     from reconciler.store.postgresql.store import PostgresqlStore
 
     store = await asyncio.to_thread(PostgresqlStore, url)
     try:
         connection = await asyncio.to_thread(rights.settle, url, worker_url)
         operations = await asyncio.to_thread(SqliteOperations, state_directory / "ops.db")
-        return OpenedStore(store, operations, connection)
+        replication = Replication(store.notices, PostgresqlLeases(url))
+        return OpenedStore(store, operations, replication, worker_connection=connection)
     except BaseException:
         await store.close()
         raise

@@ -9,6 +9,8 @@ import contextlib
 import functools
 import itertools
 import math
+import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
@@ -27,7 +29,7 @@ from reconciler.store.contract import BUSY, LOST_FACT, TOO_SLOW, OutcomeUnknown,
 from reconciler.store.statements import Row, Rows
 
 PACKAGE = "reconciler.store.postgresql"
-CONNECT_SECONDS = 5
+CONNECT_SECONDS = 2
 UNANSWERED_MILLISECONDS = 10_000  # data that nobody confirms for so long ends a connection
 IDLE_SECONDS = 10  # in a transaction; then the server ends the session, and with it its locks
 READING_SECONDS = 900  # the same while one revision is read: as long as a job of the worker may take
@@ -39,6 +41,7 @@ REPLACED = "\ufffd"  # for a NUL character, which PostgreSQL does not store in t
 
 READ = b"begin transaction isolation level repeatable read read only"
 WRITE = b"begin transaction isolation level read committed read write"
+UNREACHABLE = "PostgreSQL does not answer this replica, so that nothing can be read or written; try again."
 UNKNOWN = (
     "The connection to PostgreSQL was lost while a change was confirmed, so it may have been stored, or not; read the "
     "state again before you repeat it."
@@ -49,6 +52,15 @@ UNKNOWN = (
 def load_queries() -> Mapping[str, bytes]:
     """Return every named statement."""
     return {name: sql.encode() for name, sql in statements.load(PACKAGE).items()}
+
+
+@functools.cache
+def _with_revision(name: str) -> bytes:
+    """Return a statement with the revision of its snapshot in front of its columns: one row even if it finds none."""
+    return (
+        b"select f.number, x.* from fact f left join lateral (select true, q.* from (%b\n) q) x on true "
+        b"where f.key = 'revision'" % load_queries()[name]
+    )
 
 
 class PostgresqlConnection:
@@ -64,6 +76,11 @@ class PostgresqlConnection:
     def is_lost(self) -> bool:
         """True if the connection can no longer be used."""
         return self._opened.closed
+
+    def cut(self) -> None:
+        """End the connection from another thread, without a word to the server: what waits for it fails."""
+        with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._opened.fileno())) as ours:
+            ours.shutdown(socket.SHUT_RDWR)
 
     def descriptor(self) -> int:
         """Return the file descriptor of its socket."""
@@ -82,6 +99,15 @@ class PostgresqlConnection:
 
     def first(self, name: str, *arguments: object) -> Row | None:
         return self._execute(name, arguments).fetchone()
+
+    def first_seen(self, name: str, *arguments: object) -> tuple[Row | None, int]:
+        """Return the first row of a statement, and the revision that it was read at."""
+        self._check_deadline()
+        row = self._opened.execute(_with_revision(name), arguments, prepare=True, binary=True).fetchone()
+        if row is None:
+            raise StoreFault(LOST_FACT.format(name="revision"))
+        revision, is_found, *columns = row
+        return tuple(columns) if is_found else None, revision
 
     def value(self, name: str, *arguments: object) -> Any:
         row = self.first(name, *arguments)
@@ -234,10 +260,33 @@ class Connections:
         self._address = address
         self._lock = Lock()
         self._unused: list[tuple[float, PostgresqlConnection]] = []
+        self._used: set[PostgresqlConnection] = set()
+        self._is_lost = False
         self._is_closed = False
+
+    def lose(self) -> None:
+        """The server does not answer: what waits for it fails now, and whoever needs a connection fails at once."""
+        self._is_lost = True
+        with self._lock:
+            waiting = [*self._used]
+        for connection in waiting:
+            connection.cut()
+        self._close_unused()
+
+    def find(self) -> None:
+        """The server answers again."""
+        self._is_lost = False
 
     def take(self) -> PostgresqlConnection:
         """Return a connection that works. Raises StoreFault."""
+        if self._is_lost:
+            raise StoreFault(UNREACHABLE)
+        connection = self._take()
+        with self._lock:
+            self._used.add(connection)
+        return connection
+
+    def _take(self) -> PostgresqlConnection:
         while (found := self._pop()) is not None:
             since, connection = found
             if monotonic() - since < UNUSED_SECONDS:
@@ -254,6 +303,7 @@ class Connections:
         """Take back a connection. If it is lost, the others are too: the server was restarted, or cannot be reached."""
         connection.release()
         with self._lock:
+            self._used.discard(connection)
             if not connection.is_lost and not self._is_closed:
                 self._unused.append((monotonic(), connection))
                 return

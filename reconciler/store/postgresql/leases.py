@@ -21,7 +21,7 @@ T = TypeVar("T")
 Beats = AsyncConnection[tuple[object, ...]]
 
 
-class PostgresLeases:
+class PostgresqlLeases:
     """See `contract.Leases` for what each method promises."""
 
     def __init__(self, url: str) -> None:

@@ -1015,3 +1015,25 @@ delete from notification_status where notification = $1;
 
 -- name: remove_read_statuses
 delete from notification_status where notification = $1 and status = 'read';
+
+-- Notices
+
+-- The last statement of a transaction but for others of its kind: the row is locked until the end.
+-- name: insert_notice
+with counted as (
+  update notice_count set number = number + 1 returning number
+), told as (
+  insert into notice (number, at, writer, kind, body)
+  select number, clock_timestamp(), $1, $2, $3 from counted
+  returning number
+)
+select pg_notify('reconciler', number::text) from told;
+
+-- name: last_notice
+select (select number from notice_count), (select number from fact where key = 'revision');
+
+-- name: notices_after
+select number, writer, kind, body from notice where number > $1 order by number limit $2;
+
+-- name: forget_notices
+delete from notice where at < clock_timestamp() - make_interval(secs => $1);
