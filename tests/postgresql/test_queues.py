@@ -118,6 +118,7 @@ def test_all_queues_are_in_one_answer_and_each_is_acted_on_where_it_is(
         for number, one in enumerate(replicas):
             send(one, key, *range(number + 1))
         for one in replicas:
+            assert known(one) == dict.fromkeys(NAMES)
             assert by_instance(one) == {"replica-0": 1, "replica-1": 2, "replica-2": 3}
             assert delivery(one)["queue"]["records"] == 6
         table = command(replicas[1], "status").stdout
