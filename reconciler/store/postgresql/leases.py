@@ -84,7 +84,6 @@ class PostgresqlLeases:
         await self._transact(lambda: self._run("forget_replicas", age))
 
     async def close(self) -> None:
-        """Close the connection."""
         async with self._one:
             await self._disconnect()
 
