@@ -145,7 +145,8 @@ async def repositories(view: View) -> list[dict[str, Any]]:
 
 async def deliveries(view: View) -> list[dict[str, Any]]:
     """Return the deliveries of the chosen projects, each with its `project`: what needs somebody first, then by age of
-    the oldest record, then by depth. Projects whose Configurations are still being read become `view.unread`.
+    the oldest record, then by depth. Projects whose Configurations are still being read become `view.unread`, instances
+    that did not answer `view.missing`.
     """
     found = []
     for project in view.scope:
@@ -157,11 +158,17 @@ async def deliveries(view: View) -> list[dict[str, Any]]:
             answer = None
             view.unread.append(project)
         found += [{**one, "project": project} for one in (answer or {}).get("deliveries", ())]
+        note_missing(view, answer or {})
     found.sort(key=lambda one: (one["project"], one["destination"]))
     found.sort(key=lambda one: -one["queue"]["records"])
     found.sort(key=lambda one: one["queue"]["oldest"] or "9")
     found.sort(key=lambda one: one["state"] in FINE and not one["deadLetters"]["batches"])
     return found
+
+
+def note_missing(view: View, answer: Mapping[str, Any]) -> None:
+    """Add the instances whose part is missing in an answer to `view.missing`."""
+    view.missing |= {one["instance"]: one["problem"] for one in answer.get("instances", ()) if one["problem"]}
 
 
 async def notifications(view: View, *, is_open: bool = True) -> list[dict[str, Any]]:
