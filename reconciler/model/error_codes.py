@@ -70,6 +70,7 @@ class ErrorCode(StrEnum):
     # 503
     UNAVAILABLE = "unavailable"
     STORE_UNAVAILABLE = "store-unavailable"
+    REVISION_UNKNOWN = "revision-unknown"
     PROJECT_BUSY = "project-busy"
     REPOSITORY_UNAVAILABLE = "repository-unavailable"
     QUEUE_FULL = "queue-full"

@@ -29,7 +29,7 @@ class Contact:
 
     def heard(self, at: float) -> None:
         """All that was written until an instant of the monotonic clock is known here."""
-        self._at = at
+        self._at = max(self._at, at)
 
     @property
     def heard_at(self) -> float:

@@ -154,6 +154,8 @@ async def _up(
         "events": services.events.keep(),
         "companion": plan.when_up(Running(address, services)),
     }
+    if built.following is not None:
+        work["following"] = _end_of(built.following)
     if services.provider is not None:
         work["provider"] = sign_in.look_at_provider(services.provider, settings)
     tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
@@ -183,6 +185,10 @@ async def _take_over(built: Parts) -> None:
                 built.delivery.routing.ask(project)
         are_routes_read = False
         await built.work.end_of_turn()
+
+
+async def _end_of(task: asyncio.Task[None]) -> None:
+    await asyncio.shield(task)
 
 
 def _stop_on_failure(ended: asyncio.Task[None], stop: asyncio.Event) -> None:

@@ -23,15 +23,13 @@ from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.replicas import ReplicaObserver
 from reconciler.notifications.service_observers import DamageObserver
 from reconciler.ops import databases
-from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.repositories import Repositories
 from reconciler.replicas.work import Holder, Work
 from reconciler.server import delivering, following
 from reconciler.settings.models import Settings
-from reconciler.store import files, notices
-from reconciler.store.contract import Leases, Notice, Operations, Store
-from reconciler.store.notices import NotificationsBody
-from reconciler.store.records import ResourceChange
+from reconciler.store import files
+from reconciler.store.contract import Leases, Operations, Store
+from reconciler.store.records import NotedElsewhere, ResourceChange
 
 CONNECTIONS = 2  # for each target: an alert and a test, so that those that hang keep no other waiting
 
@@ -47,11 +45,6 @@ class Notifying:
     listeners: Sequence[socket.socket]
     certificates: CertificateObserver
     damage: DamageObserver
-
-    async def hear(self, notice: Notice) -> None:
-        """Follow what another replica changed of notifications. Raises MsgspecError."""
-        body = notices.decode(notice.body, NotificationsBody)
-        self.board.follow(body.number, body.noted)
 
     def reloaded(self, settings: Settings) -> None:
         """Check the certificate again: the new settings may have fixed it."""
@@ -107,16 +100,14 @@ async def build_notifying(
         owners = Owners(
             settings.replica.name,
             leases=holder,
-            follows=lambda name: repositories.reconciler(name) is not None,
+            knows=lambda name: repositories.reconciler(name) is not None,
+            follows=repositories.follows,
             is_gone=others.is_gone,
         )
     board = Board(operations, clock=clock.now, place=place, retention=retention, targets=settings.alerts, owners=owners)
+    store.subscribe(NotedElsewhere, board.follow)
     await board.load()
     outbox = Outbox(board, place=place, clock=clock.now) if settings.alerts else None
-
-    def held() -> list[Reconciler]:
-        return [one for one in repositories.reconcilers() if holder.holds(one.watched.name)]
-
     changes = observers.ConfigurationObserver(store, monotonic=time.monotonic, work=work)
     store.subscribe(ResourceChange, changes.heard)
     ends = CertificateObserver(
@@ -135,9 +126,9 @@ async def build_notifying(
     watch = ObserverLoop(
         board,
         (
-            observers.RepositoryObserver(held, store),
+            observers.RepositoryObserver(repositories.followed, store),
             observers.FlowObserver(
-                held,
+                repositories.followed,
                 store,
                 followed=manager.followed,
                 delivers=manager.delivers,

@@ -46,6 +46,7 @@ from reconciler.server.delivering import Delivering
 from reconciler.server.notifying import Notifying
 from reconciler.server.process import ShutdownDeadline
 from reconciler.server.project_following import RenderingFollowing
+from reconciler.server.replicating import ReplicaParts
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.settings.models import Settings
 from reconciler.store import engines, files
@@ -88,6 +89,7 @@ class Parts(NamedTuple):
     auditing: AuditUpkeep
     rendering: RenderingFollowing
     work: Work
+    following: asyncio.Task[None] | None  # the changes of other replicas
 
 
 @contextlib.asynccontextmanager
@@ -103,6 +105,7 @@ async def build_parts(
         store, operations, replication = await opened.enter_async_context(
             _store(settings, bound, new_store=plan.new_store)
         )
+        replica = None if replication is None else ReplicaParts.build(store, replication)
         holder = Alone()
         work = Work(holder)
         accounts = await _accounts(plan, store, operations)
@@ -133,7 +136,9 @@ async def build_parts(
             )
         )
         opened.push_async_callback(repositories.stop)
-        signing = await opened.enter_async_context(_sign_in(settings, bound, operations, accounts))
+        signing = await opened.enter_async_context(
+            _sign_in(settings, bound, operations, accounts, is_shared=replica is not None)
+        )
         delivery = await opened.enter_async_context(
             delivering.delivering(settings, listeners, store=store, applier=applier, secrets=sources)
         )
@@ -160,10 +165,14 @@ async def build_parts(
             manager=delivery.manager,
             watching=watching,
             flow_key=await operations.flow_key(),
+            replica=replica,
         )
+        following_changes = None
+        if replica is not None:
+            following_changes = await opened.enter_async_context(replica.following_changes(services))
         rendering = RenderingFollowing(applier.render, work)
         store.subscribe(ResourceChange, rendering.heard)
-        yield Parts(services, repositories, delivery, watching, auditing, rendering, work)
+        yield Parts(services, repositories, delivery, watching, auditing, rendering, work, following_changes)
 
 
 class SignInParts(NamedTuple):
@@ -177,11 +186,11 @@ class SignInParts(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def _sign_in(
-    settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts
+    settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts, *, is_shared: bool
 ) -> AsyncIterator[SignInParts]:
     """Run sign-in. At the end, the last uses of keys and sessions are written. Raises StoreFault."""
     lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
-    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
+    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now, is_shared=is_shared)
     await sessions.load()
     people, provider = None, None
     async with contextlib.AsyncExitStack() as opened:
@@ -208,6 +217,7 @@ def _services(
     manager: Manager,
     watching: Notifying,
     flow_key: bytes,
+    replica: ReplicaParts | None,
 ) -> Services:
     """Return everything that the API may use. It is a long list without decisions."""
     in_flight: dict[str, int] = {}
@@ -221,6 +231,8 @@ def _services(
         board=watching.board,
         outbox=watching.outbox,
         clock=clock.now,
+        following=None if replica is None else replica.following,
+        contact=None if replica is None else replica.contact,
     )
     has_tls = serving.configured_certificate(settings) is not None
     events = Events(lambda: event_facts(repositories, manager.figures()), lambda: watching.board.kept)
@@ -259,6 +271,8 @@ def _services(
         in_flight=in_flight,
         traffic=traffic,
         samples=metrics.samples,
+        following=metrics.following,
+        contact=metrics.contact,
     )
 
 
@@ -340,7 +354,7 @@ def _rules_digest(settings: Settings) -> str:
 def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:
     """Return what changes with everything that is shown of heads, faults that are not stored, and delivery."""
     found: dict[tuple[Topic, str, str], Hashable] = {}
-    for reconciler in repositories.reconcilers():
+    for reconciler in repositories.followed():
         one, memory = reconciler.watched, reconciler.memory
         applied = reconciler.following.facts(memory.row.commit)  # which is read a moment after the run
         found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten, applied

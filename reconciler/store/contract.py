@@ -26,7 +26,7 @@ every row that it gets. One suite of tests proves these promises on every engine
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from reconciler.model import errors
 from reconciler.model.audit_chain import ChainAnchor, ChainHead
@@ -35,11 +35,22 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
 
-C = TypeVar("C", records.Committed, records.ResourceChange, Amendment)
+C = TypeVar("C", records.Committed, records.ResourceChange, Amendment, records.NotedElsewhere)
+
+Announced: TypeAlias = records.Committed | records.ResourceChange | Amendment | records.NotedElsewhere
 
 
 class StoreFault(errors.Transient):
-    """The store could not read or write; nothing of the commit was kept."""
+    """The store could not read or write; nothing of the commit was kept, unless it is an `OutcomeUnknown`."""
+
+
+class OutcomeUnknown(StoreFault):
+    """The connection was lost while a commit was confirmed: all of it may be stored, or nothing."""
+
+
+LOST_FACT = "The store has lost its fact `{name}`: restore a backup."
+TOO_SLOW = "This changes too much to be stored in the time that a change has; commit or send it in parts."
+BUSY = "The store was busy with other changes for too long, and nothing was changed; try again."
 
 
 class Damaged(errors.Refused):
@@ -83,7 +94,7 @@ class Store(Protocol):
         (`reconciler.replicas.following`).
         """
 
-    def announce(self, change: records.Committed | records.ResourceChange | Amendment) -> None:
+    def announce(self, change: Announced) -> None:
         """Call the listeners for a change of another replica."""
 
     async def revision(self) -> int:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Replication, Store
-from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record
 
 
@@ -49,7 +48,10 @@ async def open_store(url: str, state_directory: Path) -> OpenedStore:
 
 def open_view(address: str) -> PlanningView:
     """Open the reads of a plan of the store with this address (`Store.address`). Raises StoreFault."""
-    return SqlitePlanningView(Path(address))
+    from reconciler.store import database
+    from reconciler.store.planning_view import StoredPlanningView
+
+    return StoredPlanningView(database.open_reader(Path(address)))
 
 
 def view_files(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

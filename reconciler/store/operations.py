@@ -16,8 +16,9 @@ from typing import TypeVar
 from reconciler.model import errors
 from reconciler.store import database
 from reconciler.store.contract import NewerStore, StaleChange, StoreFault
-from reconciler.store.database import Connection, Row
+from reconciler.store.database import Connection
 from reconciler.store.records import Noted, NotificationRow, NotificationRows, NotificationStatusRow, SessionRow
+from reconciler.store.statements import Row
 
 PACKAGE = "reconciler.store.ops_db"
 APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database it is

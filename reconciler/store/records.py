@@ -731,3 +731,10 @@ class Noted(NamedTuple):
     forget: Collection[str] = ()
     unread: Collection[str] = ()
     statuses: Sequence[NotificationStatusRow] = ()
+
+
+class NotedElsewhere(NamedTuple):
+    """A change of the notifications by another replica, and its number."""
+
+    number: int
+    noted: Noted

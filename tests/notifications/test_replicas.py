@@ -15,7 +15,7 @@ from reconciler.notifications.replicas import ReplicaObserver
 from reconciler.replicas.keeper import WORK
 from reconciler.replicas.work import Work
 from reconciler.store.operations import SqliteOperations
-from reconciler.store.records import Noted
+from reconciler.store.records import Noted, NotedElsewhere
 from tests.api.parts import Moment
 from tests.notifications import boards
 from tests.notifications.boards import PLACE, finding, look, shown
@@ -33,12 +33,12 @@ class Telling(SqliteOperations):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.heard: list[Callable[[int, Noted], None]] = []
+        self.heard: list[Callable[[NotedElsewhere], None]] = []
 
     async def note(self, noted: Noted, *, after: int) -> int:
         number = await super().note(noted, after=after)
         for hear in self.heard:
-            hear(number, noted)
+            hear(NotedElsewhere(number, noted))
         return number
 
 
@@ -48,7 +48,7 @@ class Replica:
     def __init__(self, operations: Telling, clock: Moment, name: str) -> None:
         self.leases: set[str] = set()
         self.gone: set[str] = set()
-        owners = Owners(name, leases=self, follows=lambda _: True, is_gone=self.gone.__contains__)
+        owners = Owners(name, leases=self, is_gone=self.gone.__contains__)
         self.board = Board(operations, clock=clock, place=PLACE, targets=(CHAT,), owners=owners)
 
     def holds(self, name: str) -> bool:
