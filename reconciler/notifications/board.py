@@ -26,7 +26,7 @@ from reconciler.notifications.rendering import NotificationPlace
 from reconciler.replicas.keeper import WORK
 from reconciler.settings.models import AlertTarget
 from reconciler.store.contract import Operations, StaleChange, StoreFault
-from reconciler.store.records import Noted, NotedElsewhere, NotificationStatusRow
+from reconciler.store.records import Noted, NotificationStatusRow
 
 log = logging.getLogger(__name__)
 
@@ -98,9 +98,8 @@ class Board:
 
     # What other replicas change.
 
-    def follow(self, change: NotedElsewhere) -> None:
-        """Show a change of another replica. If one before it is missing, all are read."""
-        number, noted = change
+    def follow(self, number: int, noted: Noted) -> None:
+        """Show a change of another replica, which has this number. If one before it is missing, all are read."""
         if number > self._number + 1:
             self._missed.set()
         if number != self._number + 1:

@@ -20,12 +20,10 @@ from reconciler.store.notices import (
     AmendmentBody,
     CommitBody,
     NoticeKind,
-    NotificationsBody,
     decode,
     heard_changes,
     heard_commit,
 )
-from reconciler.store.records import NotedElsewhere
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +52,6 @@ class Following:
         self._heard = asyncio.Event()
         self.subscribe(NoticeKind.COMMIT, self._hear_commit)
         self.subscribe(NoticeKind.AMENDMENT, self._hear_amendment)
-        self.subscribe(NoticeKind.NOTIFICATIONS, self._hear_noted)
 
     def subscribe(self, kind: str, hear: Hear) -> None:
         """Have notices of a kind by other replicas taken by this function, in their order."""
@@ -112,10 +109,6 @@ class Following:
 
     async def _hear_amendment(self, notice: Notice) -> None:
         self._store.announce(decode(notice.body, AmendmentBody).amendment)
-
-    async def _hear_noted(self, notice: Notice) -> None:
-        body = decode(notice.body, NotificationsBody)
-        self._store.announce(NotedElsewhere(body.number, body.noted))
 
     async def catch_up(self) -> bool:
         """Hear everything that was written before this call; return True if another replica changed something that was

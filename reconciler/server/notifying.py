@@ -27,9 +27,10 @@ from reconciler.reconcile.repositories import Repositories
 from reconciler.replicas.work import Holder, Work
 from reconciler.server import delivering, following
 from reconciler.settings.models import Settings
-from reconciler.store import files
-from reconciler.store.contract import Leases, Operations, Store
-from reconciler.store.records import NotedElsewhere, ResourceChange
+from reconciler.store import files, notices
+from reconciler.store.contract import Leases, Notice, Operations, Store
+from reconciler.store.notices import NotificationsBody
+from reconciler.store.records import ResourceChange
 
 CONNECTIONS = 2  # for each target: an alert and a test, so that those that hang keep no other waiting
 
@@ -45,6 +46,11 @@ class Notifying:
     listeners: Sequence[socket.socket]
     certificates: CertificateObserver
     damage: DamageObserver
+
+    async def hear(self, notice: Notice) -> None:
+        """Follow what another replica changed of notifications. Raises MsgspecError."""
+        body = notices.decode(notice.body, NotificationsBody)
+        self.board.follow(body.number, body.noted)
 
     def reloaded(self, settings: Settings) -> None:
         """Check the certificate again: the new settings may have fixed it."""
@@ -105,7 +111,6 @@ async def build_notifying(
             is_gone=others.is_gone,
         )
     board = Board(operations, clock=clock.now, place=place, retention=retention, targets=settings.alerts, owners=owners)
-    store.subscribe(NotedElsewhere, board.follow)
     await board.load()
     outbox = Outbox(board, place=place, clock=clock.now) if settings.alerts else None
     changes = observers.ConfigurationObserver(store, monotonic=time.monotonic, work=work)
@@ -119,10 +124,10 @@ async def build_notifying(
         certificate=settings.tls.cert_file,
         authorities=settings.outbound.ca_file,
     )
-    places, state = databases.database_places(settings), settings.state_dir
-    damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(places.operations), work=work)
+    state = settings.state_dir
+    damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(state / files.OPERATIONS.file), work=work)
     # Of all that is kept: any folder of it may be a disk of its own.
-    folders = (state, places.store.parent, state / following.MIRRORS, state / delivering.QUEUES)
+    folders = (*databases.kept_in(settings), state / following.MIRRORS, state / delivering.QUEUES)
     watch = ObserverLoop(
         board,
         (

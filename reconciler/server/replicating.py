@@ -11,6 +11,7 @@ from api.calls import Services
 from reconciler.auth.sessions import Sessions
 from reconciler.replicas.contact import Contact
 from reconciler.replicas.following import Following
+from reconciler.server.notifying import Notifying
 from reconciler.store.contract import Notice, Replication, Store
 from reconciler.store.notices import HintBody, NoticeKind, SessionsBody, decode
 from reconciler.store.records import ResourceChange
@@ -33,10 +34,11 @@ class ReplicaParts:
         return cls(replication, contact, Following(replication.notices, store, contact))
 
     @contextlib.asynccontextmanager
-    async def following_changes(self, services: Services) -> AsyncIterator[asyncio.Task[None]]:
+    async def following_changes(self, services: Services, notifying: Notifying) -> AsyncIterator[asyncio.Task[None]]:
         """Follow the other replicas inside this context, in the task."""
         following = self.following
         following.subscribe(NoticeKind.SESSIONS, partial(_hear_sessions, services.sessions))
+        following.subscribe(NoticeKind.NOTIFICATIONS, notifying.hear)
         following.subscribe(NoticeKind.HINT, partial(_hear_hint, services))
         following.reload_with(services.accounts.reload)
         following.reload_with(services.sessions.load)

@@ -8,7 +8,7 @@ records in the store that they are to be erased (`Store.erase_traces`), so it su
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from time import monotonic
 from typing import Any
@@ -112,18 +112,21 @@ def commit(
     *,
     record: records.Record,
     deadline: float = math.inf,
+    then: Callable[[Connection, int], None] = lambda _connection, _revision: None,
 ) -> int:
-    """Write the record, then the parts, which are taken one at a time. Return the revision afterwards.
+    """Write the record, then the parts, which are taken one at a time. Return the revision afterwards. `then` is called
+    with it at the end of the transaction.
 
     At `deadline`, an instant of `time.monotonic`, everything is rolled back. Raises `Moved`, `StoreFault`, and anything
     that taking a part raises.
     """
     if monotonic() >= deadline:
         raise StoreFault(BUSY)
-    with connection.faults("written"), connection.writing():
+    with connection.faults("written"), connection.writing(deadline):
         revision = int(connection.value("revision"))
-        with connection.until(deadline):
-            return _write(connection, coming, record=record, revision=revision)
+        after = _write(connection, coming, record=record, revision=revision)
+        then(connection, after)
+        return after
 
 
 def _write(connection: Connection, coming: Iterable[records.Changes], *, record: records.Record, revision: int) -> int:
@@ -139,7 +142,7 @@ def _write(connection: Connection, coming: Iterable[records.Changes], *, record:
         rewrites = rewrites or bool(part.rewritten)
     link.close(address=record.address)
     if rewrites:
-        connection.run("put_traces", 1)
+        connection.run("put_traces", revision + 1)
     if not is_seen:
         return revision
     connection.run("put_revision", revision + 1)

@@ -35,9 +35,9 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
 
-C = TypeVar("C", records.Committed, records.ResourceChange, Amendment, records.NotedElsewhere)
+C = TypeVar("C", records.Committed, records.ResourceChange, Amendment)
 
-Announced: TypeAlias = records.Committed | records.ResourceChange | Amendment | records.NotedElsewhere
+Announced: TypeAlias = records.Committed | records.ResourceChange | Amendment
 
 
 class StoreFault(errors.Transient):

@@ -733,8 +733,23 @@ class Noted(NamedTuple):
     statuses: Sequence[NotificationStatusRow] = ()
 
 
-class NotedElsewhere(NamedTuple):
-    """A change of the notifications by another replica, and its number."""
+class ServerReport(NamedTuple):
+    """A server of PostgreSQL and the database in it, as the service's role sees them."""
 
-    number: int
-    noted: Noted
+    version: int  # 15
+    oldest: int  # that this program may use
+    is_standby: bool
+    unsafe: tuple[str, ...]  # settings with which an acknowledged write may be lost, as `fsync = off`
+    encoding: str
+    connections_left: int
+    migration: int | None  # the store's version; None in an empty database
+    latest: int  # that this program knows
+
+
+class RoleReport(NamedTuple):
+    """The role of the worker."""
+
+    name: str
+    is_elsewhere: bool  # it leads to another database than the service's
+    more: tuple[str, ...]  # what it may do besides reading
+    unread: tuple[str, ...]  # tables that it needs and may not read

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from reconciler.store import commit as commits
 from reconciler.store import damage, directory_rows, records
 from reconciler.store.contract import LOST_FACT, Announced, C, Damaged, Moved, StoreFault
 from reconciler.store.damage import Damage
+from reconciler.store.notices import AmendmentBody, NoticeKind, commit_body
 from reconciler.store.statements import Connection, Row
 
 # Limits of one page, which takes at most a millisecond to read and render.
@@ -45,11 +46,20 @@ class Listing(NamedTuple):
     show: Callable[[Row], bytes]
 
 
+TellReplicas: TypeAlias = Callable[[Connection, NoticeKind, Callable[[], msgspec.Struct]], None]
+"""Write a notice at the end of a transaction."""
+
+
+def _tell_nobody(_writer: Connection, _kind: NoticeKind, _body: Callable[[], msgspec.Struct]) -> None:
+    pass
+
+
 class SqlStore(abc.ABC):
     """See `contract.Store` for what each method promises."""
 
-    def __init__(self, *, revision: int) -> None:
+    def __init__(self, *, revision: int, tell_replicas: TellReplicas | None = None) -> None:
         self._revision = revision
+        self._tell_replicas = tell_replicas or _tell_nobody
         self._damage = Damage()
         self._commits = records.CommitFigures()
         self._listeners: list[tuple[type, Callable[[Any], None]]] = []
@@ -153,7 +163,15 @@ class SqlStore(abc.ABC):
         begun = monotonic()
         deadline = begun + (math.inf if timeout is None else timeout)
         keys: dict[records.KeyRow, None] = {}
-        write = partial(commits.commit, coming=commits.noting(parts, keys), record=record, deadline=deadline)
+        every = (record, *record.beside)
+        changes = [one.change for one in every if one.change is not None]
+
+        def tell_replicas(writer: Connection, revision: int) -> None:
+            told = records.committed(revision, keys, every)
+            self._tell_replicas(writer, NoticeKind.COMMIT, lambda: commit_body(told, changes))
+
+        coming = commits.noting(parts, keys)
+        write = partial(commits.commit, coming=coming, record=record, deadline=deadline, then=tell_replicas)
         try:
             after = await self._commit(write, project=project)
         except Moved:
@@ -164,10 +182,8 @@ class SqlStore(abc.ABC):
             raise
         self._revision = max(self._revision, after)
         self._commits.seconds.note(monotonic() - begun)
-        every = (record, *record.beside)
-        for one in every:
-            if one.change is not None:
-                self.announce(one.change)
+        for change in changes:
+            self.announce(change)
         self.announce(records.committed(after, keys, every))
         return after
 
@@ -234,7 +250,12 @@ class SqlStore(abc.ABC):
 
     async def amend(self, amendment: Amendment, *, after: int, audit: records.AuditRow) -> None:
         numbered = replace(amendment, number=after + 1)
-        await self._write(lambda writer: directory_rows.amend(writer, numbered, audit=audit))
+
+        def write(writer: Connection) -> None:
+            directory_rows.amend(writer, numbered, audit=audit)
+            self._tell_replicas(writer, NoticeKind.AMENDMENT, lambda: AmendmentBody(numbered))
+
+        await self._write(write)
         self.announce(numbered)
 
     async def tell(self, events: Sequence[records.AuditRow]) -> None:

@@ -1,6 +1,7 @@
 """The store on SQLite. Point reads are inline on the event loop, since they take microseconds; one thread writes."""
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Callable
@@ -39,6 +40,7 @@ class SqliteStore(sql_store.SqlStore):
             self._writer.close()
             raise
         self._file = _stat(path)
+        self._committing = 0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
         super().__init__(revision=int(self._reader.value("revision")))
 
@@ -56,9 +58,21 @@ class SqliteStore(sql_store.SqlStore):
         return written
 
     async def _commit(self, write: Callable[[AnyConnection], int], *, project: str | None) -> int:  # noqa: ARG002 - one process writes
-        after = await self._on_writer(write)
+        self._committing += 1
+        try:
+            after = await self._on_writer(write)
+        finally:
+            self._committing -= 1
         self._check_file()
         return after
+
+    @property
+    def known_revision(self) -> int:
+        # Reads see a commit as soon as it is on the disk, a moment before this thread learns of it.
+        if self._committing:
+            with contextlib.suppress(sqlite3.Error):
+                self._revision = max(self._revision, int(self._reader.value("revision")))
+        return self._revision
 
     def _check_file(self) -> None:
         """Raise StoreFault if the file is no longer the one that was opened: writes to a removed file are lost when the

@@ -15,7 +15,7 @@ from reconciler.notifications.replicas import ReplicaObserver
 from reconciler.replicas.keeper import WORK
 from reconciler.replicas.work import Work
 from reconciler.store.operations import SqliteOperations
-from reconciler.store.records import Noted, NotedElsewhere
+from reconciler.store.records import Noted
 from tests.api.parts import Moment
 from tests.notifications import boards
 from tests.notifications.boards import PLACE, finding, look, shown
@@ -33,12 +33,12 @@ class Telling(SqliteOperations):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.heard: list[Callable[[NotedElsewhere], None]] = []
+        self.heard: list[Callable[[int, Noted], None]] = []
 
     async def note(self, noted: Noted, *, after: int) -> int:
         number = await super().note(noted, after=after)
         for hear in self.heard:
-            hear(NotedElsewhere(number, noted))
+            hear(number, noted)
         return number
 
 

@@ -14,6 +14,45 @@ select pg_advisory_xact_lock(hashtextextended('reconciler project ' || $1::text,
 -- name: set_timeouts
 select set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true);
 
+-- name: set_idle_timeout
+select set_config('idle_in_transaction_session_timeout', $1::text, true);
+
+-- name: set_session_timeouts
+select set_config('lock_timeout', $1::text, false), set_config('statement_timeout', $2::text, false);
+
+-- Migrations
+
+-- name: server_version
+select current_setting('server_version_num')::integer;
+
+-- name: encoding
+select current_setting('server_encoding');
+
+-- name: has_migrations
+select to_regclass('migration') is not null;
+
+-- name: has_tables
+select exists (select 1 from pg_tables where schemaname = current_schema());
+
+-- name: last_migration
+select number, oldest_program from migration order by number desc limit 1;
+
+-- name: lock_migrations
+select pg_advisory_xact_lock(hashtextextended('reconciler migrations', 0));
+
+-- name: make_migrations
+create table if not exists migration (
+  number         bigint primary key,
+  oldest_program bigint not null,  -- programs that know migrations up to this one can use the store
+  applied_at     timestamptz not null default now()
+);
+
+-- name: migration
+select number from migration where number = $1;
+
+-- name: insert_migration
+insert into migration (number, oldest_program) values ($1, $2);
+
 -- name: put_revision
 update fact set number = $1 where key = 'revision';
 
@@ -141,7 +180,7 @@ from made m
 join resource r on r.project = $1 and r.kind = 'Configuration' and r.name = m.configuration
 left join rendering g on g.project = $1 and g.configuration = m.configuration
 where g.inputs is distinct from m.inputs or g.program is distinct from $2
-   or (json_text(r.status)::json -> 'rendering')::text is distinct from json_text(g.said)
+   or json_text(r.status)::jsonb -> 'rendering' is distinct from json_text(g.said)::jsonb
 order by m.configuration;
 
 -- name: past_routes
@@ -504,8 +543,13 @@ select number from fact where key = 'traces';
 -- name: put_traces
 insert into fact (key, number) values ('traces', $1) on conflict (key) do update set number = excluded.number;
 
+-- Unless something else was overwritten meanwhile.
 -- name: forget_traces
-delete from fact where key = 'traces';
+delete from fact where key = 'traces' and number = $1;
+
+-- name: kept_rows
+select coalesce(sum(n_dead_tup), 0)::bigint from pg_stat_user_tables
+where relname in (select jsonb_array_elements_text($1::jsonb)) and schemaname = current_schema();
 
 -- name: explain_head
 update resource set origin = $1
@@ -846,3 +890,61 @@ limit 1;
 -- The lease of a record, which nobody may take over before the end of the transaction.
 -- name: lease_of_record
 select number from lease where repository = $1 and number = $2 for share;
+
+-- Sessions and notifications
+
+-- name: flow_key
+select bytes from fact where key = 'flow_key';
+
+-- name: make_flow_key
+insert into fact (key, bytes) values ('flow_key', $1) on conflict (key) do nothing;
+
+-- name: all_sessions
+select digest, "user", losses, created_at, seen_at, id_token from session order by created_at, digest;
+
+-- name: session
+select digest, "user", losses, created_at, seen_at, id_token from session where digest = $1;
+
+-- name: insert_session
+insert into session (digest, "user", losses, created_at, seen_at, id_token) values ($1, $2, $3, $4, $5, $6);
+
+-- name: touch_session
+update session set seen_at = $1 where digest = $2;
+
+-- name: remove_session
+delete from session where digest = $1;
+
+-- The number of the last change of the notifications.
+-- name: noted
+select coalesce((select number from fact where key = 'notifications'), 0);
+
+-- It locks the number, so changes have one order.
+-- name: count_noted
+insert into fact (key, number) values ('notifications', 1)
+on conflict (key) do update set number = fact.number + 1
+returning number;
+
+-- name: all_notifications
+select id, body from notification order by id;
+
+-- name: put_notification
+insert into notification (id, body) values ($1, $2) on conflict (id) do update set body = excluded.body;
+
+-- name: remove_notification
+delete from notification where id = $1;
+
+-- name: all_notification_statuses
+select notification, "user", status from notification_status order by notification, "user";
+
+-- name: put_notification_status
+insert into notification_status (notification, "user", status) values ($1, $2, $3)
+on conflict (notification, "user") do update set status = excluded.status;
+
+-- name: remove_notification_status
+delete from notification_status where notification = $1 and "user" = $2;
+
+-- name: remove_notification_statuses
+delete from notification_status where notification = $1;
+
+-- name: remove_read_statuses
+delete from notification_status where notification = $1 and status = 'read';
