@@ -98,7 +98,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 # Passing on.
 
-PASSED_ON = frozenset({b"if-none-match", b"if-match", b"x-service-project"})  # headers of a request
+PASSED_ON = frozenset({b"if-none-match", b"if-match", b"x-service-project", b"x-revision"})  # headers of a request
 PASSED_BACK = frozenset({b"etag", b"retry-after", b"www-authenticate", b"allow"})  # headers of an answer
 READING = frozenset({"GET", "HEAD"})
 ULID = re.compile(r"[0-9A-Z]{26}")  # in a path that others are asked for
@@ -116,11 +116,19 @@ async def pass_on(call: Call, peers: Peers, peer: Peer, *, body: bytes = b"", se
         seconds=seconds,
         headers=[each for each in call.headers if each[0] in PASSED_ON],
     )
+    await _know(call, answer.headers)
     headers = tuple(each for each in answer.headers if each[0] in PASSED_BACK)
     types = [value for name, value in answer.headers if name == b"content-type"]
     if not types:
         return Empty(status=answer.status, headers=headers)
     return Content(answer.body, media_type=types[0], status=answer.status, headers=headers)
+
+
+async def _know(call: Call, headers: Iterable[Header]) -> None:
+    """Wait a moment until this replica knows what the answer shows, since it adds its own revision."""
+    told = [int(value) for name, value in headers if name == b"x-revision" and value.isdigit()]
+    if told and call.services.following is not None:
+        await call.services.following.knows(told[0])
 
 
 def named(peers: Peers, name: str | None) -> Peer | None:
@@ -178,6 +186,7 @@ async def ask_others(
             answer = await peers.call(peer, "GET", path, principal=call.principal, seconds=seconds, headers=headers)
         except PeerGone:
             return peer.name, None
+        await _know(call, answer.headers)
         return peer.name, answer.body if answer.status == 200 else None
 
     found = await asyncio.gather(*map(ask, asked))
