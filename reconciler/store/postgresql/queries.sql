@@ -723,6 +723,12 @@ delete from invitation where id = $1;
 -- name: auth_type
 select text from fact where key = 'auth_type';
 
+-- name: directory_number
+select coalesce((select number from fact where key = 'directory'), 0);
+
+-- name: count_amendment
+insert into fact (key, number) values ('directory', 1) on conflict (key) do update set number = fact.number + 1;
+
 -- name: put_auth_type
 insert into fact (key, text) values ('auth_type', $1) on conflict (key) do update set text = excluded.text;
 
