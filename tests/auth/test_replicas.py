@@ -115,9 +115,7 @@ async def test_a_revocation_counts_at_once_even_if_an_amendment_before_it_was_mi
     assert (replicas[1].directory, replicas[1].directory.number) == (await stores[0].directory(), 3)
 
 
-async def test_the_last_use_of_a_key_is_the_later_of_both_replicas(
-    replicas: list[Accounts], stores: list[Store], watch: Watch
-) -> None:
+async def test_the_last_use_of_a_key_is_the_later_of_both_replicas(replicas: list[Accounts], watch: Watch) -> None:
     async def tell(used: Mapping[str, str]) -> None:
         replicas[1].follow_uses(used)
 
