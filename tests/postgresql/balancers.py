@@ -39,11 +39,11 @@ FORMAT = "log_format tries '$request_method\t$status\t$upstream_status';"
 
 
 @contextlib.contextmanager
-def running(folder: Path, ports: Sequence[int]) -> Iterator[Balancer]:
-    """Run nginx before three ports of loopback."""
+def running(folder: Path, ports: Sequence[int], *, port: int | None = None) -> Iterator[Balancer]:
+    """Run nginx before three ports of loopback, at a free port or this one."""
     nginx = str(UNPACKED) if UNPACKED.exists() else needs.require("nginx")
     folder.mkdir(parents=True, exist_ok=True)
-    port, log = processes.free_port(), folder / "access"
+    port, log = port or processes.free_port(), folder / "access"
     log.touch()
     config = folder / "nginx.conf"
     config.write_text(_configuration(folder, port=port, log=log, ports=ports))

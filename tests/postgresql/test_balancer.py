@@ -2,7 +2,7 @@
 
 import http.client
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -25,11 +25,11 @@ class Front(NamedTuple):
     balancer: Balancer
     replicas: list[Sink]
 
-    def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> int:
+    def ask(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> int:
         """One request; the status."""
         connection = http.client.HTTPConnection("127.0.0.1", self.balancer.port, timeout=30)
         try:
-            connection.request(method, path, body, headers)
+            connection.request(method, path, body, dict(headers or {}))
             answer = connection.getresponse()
             answer.read()
             return answer.status
@@ -94,7 +94,7 @@ def test_bodies_have_the_sizes_that_the_service_takes(front: Front, path: str, m
 
 
 def test_the_service_sees_the_client_and_the_host(front: Front) -> None:
-    front.ask("GET", "/v1/me", Host="telemetry.example:8443", **{"X-Forwarded-For": "203.0.113.9"})
+    front.ask("GET", "/v1/me", headers={"Host": "telemetry.example:8443", "X-Forwarded-For": "203.0.113.9"})
     (request,) = (one for replica in front.replicas for one in replica.received)
     assert request.header("Host") == "telemetry.example:8443"
     assert request.header("X-Forwarded-For") == "203.0.113.9, 127.0.0.1"
