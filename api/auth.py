@@ -13,6 +13,7 @@ from api import access, errors
 from api.calls import Call, Caller
 from api.responses import Header
 from reconciler.auth import changes
+from reconciler.auth.sessions import session_digest
 from reconciler.model import directory
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import SERVICE_KEY, Principal
@@ -28,7 +29,9 @@ CLIENTS_BITS = 64  # of an IPv6 address; the rest is the client's own to choose
 
 
 def address(call: Call) -> str:
-    """Return the client's address of a call: see `client_address`."""
+    """Return the client's address of a call, even if another replica passed it on: see `client_address`."""
+    if call.passed_on is not None:
+        return call.passed_on.address or UNKNOWN
     peer = call.scope["client"][0] if call.scope.get("client") else None
     return client_address(peer, call.headers, trusted=call.services.trusted_proxies)
 
@@ -143,13 +146,22 @@ def read_cookie(headers: Iterable[Header], name: str) -> str:
     return found[0].decode("ascii") if is_one else ""
 
 
+async def catch_up(call: Call) -> None:
+    """Hear what other replicas changed until now, such as a password, an invitation or a session."""
+    if call.services.following is not None:
+        await call.services.following.catch_up()
+
+
 # The caller with a browser: the person of the cookie's session.
 
 
-def browser(call: Call) -> Caller | None:
-    """Return the person of this browser; None without a valid session."""
-    token = read_cookie(call.headers, cookies(call).session)
-    session = call.services.sessions.find(token) if token else None
+async def browser(call: Call) -> Caller | None:
+    """Return the person of this browser; None without a valid session. Another replica may have begun it just now."""
+    token, services = read_cookie(call.headers, cookies(call).session), call.services
+    session = services.sessions.find(token) if token else None
+    if session is None and session_digest(token) is not None:
+        await catch_up(call)
+        session = services.sessions.find(token)
     if session is None:
         return None
     user = call.directory.user(session.user)
@@ -270,10 +282,12 @@ def unauthenticated(call: Call, sentence: str, *, code: ErrorCode) -> errors.Una
 
 def again(call: Call) -> None:
     """Check the permission again after slow work, such as reading a body or comparing a password: the caller may have
-    been removed, or have another role. Raises what `access.judge` does, `Unauthenticated`.
+    been removed, or have another role. Raises what `access.judge` does, `Unauthenticated`, `CutOff`.
     """
     assert call.caller is not None
     services, (before, since, session) = call.services, call.caller
+    if services.contact is not None:
+        services.contact.check()
     now = services.accounts.still(before, since=since)
     if now is None or (session is not None and not services.sessions.is_live(session)):
         raise unauthenticated(call, "What you showed opens nothing any more.", code=ErrorCode.CREDENTIAL_REVOKED)
@@ -284,8 +298,25 @@ def again(call: Call) -> None:
 async def authenticate(call: Call, shown: ShownCredentials) -> Principal:
     """Return the caller by the request's credentials. Raises `Unauthenticated`, `Throttled`.
 
-    If there are several, each must be valid and belong to the same principal: otherwise a proxy could use another one
-    than we do.
+    Another replica may have made a key, a person or a password just now, so before a refusal this one catches up.
+    """
+    following = call.services.following
+    if following is None or not any(shown):
+        return await _authenticate(call, shown)
+    try:
+        return await _authenticate(call, shown)
+    except errors.Unauthenticated:
+        before = call.directory
+        if not await following.catch_up() or call.directory is before:
+            raise
+    return await _authenticate(call, shown)
+
+
+async def _authenticate(call: Call, shown: ShownCredentials) -> Principal:
+    """Return the caller, as this replica knows them.
+
+    If there are several credentials, each must be valid and belong to the same principal: otherwise a proxy could use
+    another one than we do.
     """
     services = call.services
     if len(shown.keys) == 1 and not shown.passwords:

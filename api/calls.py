@@ -31,6 +31,10 @@ from reconciler.ops.metric_families import Sample
 from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.contact import Contact
+from reconciler.replicas.following import Following
+from reconciler.replicas.peers import Peers
+from reconciler.replicas.tokens import PeerRequest, PeerTokens
 from reconciler.review.service import Reviewing
 from reconciler.store.contract import Store
 from reconciler.store.records import SessionRow
@@ -51,7 +55,8 @@ class Services:
     address is read from headers. `headers` are in every answer. `rates`, `room` and `log_limits` limit `/v1/logs`.
     `in_flight` counts requests in progress by caller, on every listener, `paces` the sign-ins of each address,
     `refusals` refused attempts. `traffic` counts requests, `samples` returns the metrics, `searches` keeps the last
-    answers. `outbox` exists if the settings have targets of alerts.
+    answers. `outbox` exists if the settings have targets of alerts. `peers` and `peer_tokens`, for requests to other
+    replicas and from them, exist only with several replicas, and so do `following` and `contact`.
 
     `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, the key of sealed sign-ins, exist
     only with `oidc`. `takes_invitations`: invitations admit people. `has_tls`: the listener itself has TLS; with a
@@ -75,6 +80,10 @@ class Services:
     board: Board
     events: Events
     outbox: Outbox | None = None
+    peers: Peers | None = None
+    peer_tokens: PeerTokens | None = None
+    following: Following | None = None
+    contact: Contact | None = None
     auth_type: str = "local"
     people: People | None = None
     provider: Provider | None = None
@@ -154,6 +163,7 @@ class Call:
     named: dict[bytes, bytes] = field(init=False)  # to see which headers there are; of one that is repeated, the last
     endpoints: Mapping[str, Answering] = field(default_factory=dict)  # every path that is served with this one
     caller: Caller | None = None  # None on the paths that need no credential
+    passed_on: PeerRequest | None = None  # by another replica, whose client asked
     operation: Operation | None = None
     project: str = ""  # that it is about, once that was judged
     counted_as: str = ""  # the caller's name while it counts as under way
@@ -168,6 +178,11 @@ class Call:
         """The caller, who was recognised."""
         assert self.caller is not None
         return self.caller.principal
+
+    @property
+    def peers(self) -> Peers | None:
+        """The other replicas; None on one machine, and for a request that another replica passed on."""
+        return None if self.passed_on is not None else self.services.peers
 
     @property
     def actor(self) -> Actor:

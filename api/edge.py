@@ -3,8 +3,12 @@
 Each request gets an id, and every answer has it, with the security headers. A credential is checked before the body is
 read, and before an answer could reveal what exists. Every exception becomes an answer here. Permissions are checked in
 `access`.
+
+Every answer has a revision of the store that is at least that of what it shows. A request that carries one is answered
+by a replica that knows it, so a client that sends back the last number never reads an older state.
 """
 
+import re
 from collections.abc import Iterable
 from functools import partial
 from time import perf_counter
@@ -12,17 +16,22 @@ from time import perf_counter
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from api import auth, errors
+from api import auth, errors, replicas
 from api.calls import Call, Caller, Services
 from api.responses import page_headers
 from api.routing import Endpoint, Nowhere, Router
 from reconciler.auth import rate_limits
 from reconciler.model import log_context
+from reconciler.model.error_codes import ErrorCode
+from reconciler.replicas import tokens
 
 MOST = 32  # requests of one credential under way at a time, on every listener
 BUSY_SECONDS = 1  # after which a request over that limit may be tried again
 REFUSED = frozenset({401, 403, 429})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
+WITHOUT_CONTACT = frozenset({"/livez", "/readyz", "/metrics"})  # paths that are served even if the database is gone
+REVISION = re.compile(rb"[0-9]{1,18}")
+REVISION_SECONDS = 1  # after which a revision that is not known here yet may be asked for again
 
 
 class Edge:
@@ -43,6 +52,8 @@ class Edge:
         log_context.PLACE.set(partial(auth.address, call))
         instead = endpoint.style.headers
         headers = page_headers(services.headers, instead) if instead else services.headers
+        contact = services.contact
+        stale = None if contact is None else contact.stale_seconds
         status = 0  # of the answer, as soon as there is one
         route = ""  # by which the request is counted: the path, once the request is let through to it
 
@@ -50,15 +61,23 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = (b"x-request-id", call.request.encode())
-                message["headers"] = [*message.get("headers", ()), own, *headers]
+                # The revision is looked up now: whatever the answer shows was read before.
+                revision = (b"x-revision", b"%d" % services.store.known_revision)
+                own = [(b"x-request-id", call.request.encode()), revision]
+                if stale is not None:
+                    own.append((b"x-stale", b"%d" % stale))
+                message["headers"] = [*message.get("headers", ()), *own, *headers]
             elif scope["method"] == "HEAD":
                 message["body"] = b""
             await send(message)
 
         try:
+            if contact is not None and endpoint.path not in WITHOUT_CONTACT:
+                contact.check()
             await _admit(call, endpoint)
             route = endpoint.path
+            if b"x-revision" in call.named and not endpoint.is_public:
+                await _await_revision(call)
             response = await endpoint.answer(call)
             await response(scope, receive, send_on)
         except ClientDisconnect:
@@ -80,10 +99,16 @@ class Edge:
 
 async def _admit(call: Call, endpoint: Endpoint) -> None:
     """Check the rules for every request, and find the caller, unless the path needs no credential."""
-    if call.services.anybody is not None or len(call.named) < len(call.headers):
+    is_passed_on = tokens.HEADER in call.named and not endpoint.is_public
+    # Replicas call each other by names that no browser may use.
+    if not is_passed_on and (call.services.anybody is not None or len(call.named) < len(call.headers)):
         auth.check_host(call)
     auth.refuse_in_url(call)
     if endpoint.is_public:
+        return
+    if is_passed_on:
+        await replicas.recognise(call)
+        _enter(call)
         return
     is_write, has_cookie = call.scope["method"] not in READING, b"cookie" in call.named
     if is_write and (b"origin" in call.named or b"sec-fetch-site" in call.named):
@@ -91,7 +116,7 @@ async def _admit(call: Call, endpoint: Endpoint) -> None:
     shown = auth.shown_credentials(call)
     # A cookie, which a browser adds by itself, counts where nothing else is shown.
     if has_cookie and not any(shown) and call.services.anybody is None:
-        call.caller = auth.browser(call)
+        call.caller = await auth.browser(call)
         if is_write and call.caller is not None:
             auth.check_origin(call, needs_proof=True)
     if call.caller is None:
@@ -102,6 +127,24 @@ async def _admit(call: Call, endpoint: Endpoint) -> None:
             # Another site's form can send any other type, and a browser adds the cookie by itself.
             raise errors.UnknownType("A write that carries a cookie must say `Content-Type: application/json`.")
     _enter(call)
+
+
+async def _await_revision(call: Call) -> None:
+    """Wait a moment until this replica knows the revision of the request. Raises `BadRequest`, `Unavailable`."""
+    values = call.header(b"x-revision")
+    if len(values) != 1 or REVISION.fullmatch(values[0]) is None:
+        raise errors.BadRequest("The header X-Revision is not the number of an earlier answer.")
+    wanted, services = int(values[0]), call.services
+    if services.following is None:
+        is_known = wanted <= services.store.known_revision
+    else:
+        is_known = await services.following.knows(wanted)
+    if not is_known:
+        raise errors.Unavailable(
+            f"The revision {wanted} is not known here: send the request again, or without X-Revision after a restore.",
+            code=ErrorCode.REVISION_UNKNOWN,
+            after=REVISION_SECONDS,
+        )
 
 
 def _enter(call: Call) -> None:

@@ -35,6 +35,8 @@ from reconciler.model import error_codes, errors
 from reconciler.model.error_codes import ErrorCode
 from reconciler.reconcile.apply import Locked
 from reconciler.reconcile.interventions import NotHeld, Suspended
+from reconciler.replicas.contact import CutOff
+from reconciler.replicas.peers import PeerGone
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Damaged, Moved, StoreFault
 from reconciler.worker import process as worker_process
@@ -187,8 +189,10 @@ TABLE: Mapping[type[Exception], Row] = {
     # A full disk or a busy project is no fault of the program: the sentence says all that there is to know.
     Locked: Row(503, ErrorCode.PROJECT_BUSY, BUSY_SECONDS, logging.WARNING),
     StoreFault: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
+    CutOff: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS),  # which is logged when it begins
     DiskHangs: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
     Moved: Row(503, ErrorCode.PROJECT_BUSY, BUSY_SECONDS, logging.WARNING, MOVED),
+    PeerGone: Row(503, ErrorCode.REPLICA_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
     worker_process.Overdue: Row(500, ErrorCode.TOOK_TOO_LONG, None, logging.ERROR, "{message} Its id is {request}."),
     # The store has logged which version it is.
     Damaged: Row(500, ErrorCode.RESOURCE_DAMAGED, sentence="{capital}."),

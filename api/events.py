@@ -14,6 +14,7 @@ from api.routing import Routes
 from reconciler.model.clock import rfc3339
 from reconciler.model.principals import Permission
 from reconciler.ops.events import Event
+from reconciler.replicas.contact import CutOff
 
 routes = Routes()
 
@@ -80,11 +81,13 @@ def _position(call: Call, number: int) -> bytes:
 
 
 def _still_seen_by(call: Call) -> Sees | None:
-    """Return what `_seen_by` does now; None if the credential or the permission of the caller has ended."""
+    """Return what `_seen_by` does now; None if the credential or the permission of the caller has ended, or nobody
+    knows if it has.
+    """
     try:
         auth.again(call)
         return _seen_by(call)
-    except errors.Problem:
+    except (errors.Problem, CutOff):
         return None
 
 

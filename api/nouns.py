@@ -52,6 +52,9 @@ async def ready(call: Call) -> Response:
     """Answer if the service can be used: the store is open, and the last good resources are served. Remotes do not
     matter.
     """
+    contact = call.services.contact
+    if contact is not None and contact.stale_seconds is not None:
+        raise errors.Unavailable("The database does not answer this replica.", code=ErrorCode.STORE_UNAVAILABLE)
     try:
         async with asyncio.timeout(READY_SECONDS):
             await call.services.store.revision()

@@ -133,7 +133,7 @@ async def _held_by_looks(path: Path, user: str) -> tuple[float, list[str]]:
     look = Look(Domain.DELIVERY, _found(MOST - FEW, project=PROJECT), frozenset({PROJECT}))
     await board.take(look)
     await board.tidy()
-    ids = [row.id for row in await operations.notifications()]
+    ids = [row.id for row in (await operations.notifications()).rows]
 
     async def looked() -> None:
         await board.take(look)

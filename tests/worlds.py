@@ -35,8 +35,7 @@ from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile import runs
 from reconciler.reconcile.runs import Run, Trigger
-from reconciler.store import commit, database
-from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store import commit, database, engines
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.worker import commits, projections, requests, reviews
 from reconciler.worker.messages import (
@@ -205,7 +204,7 @@ class World:
         if is_new:
             database.migrate(self._writer, steps=database.migrations())
             self._writer.execute(database.load_queries()["put_project"], (PROJECT, rfc3339(BEGIN)))
-        self.view = SqlitePlanningView(self.path)
+        self.view = engines.open_view(str(self.path))
 
     def close(self) -> None:
         """Close the store."""

@@ -54,7 +54,7 @@ async def show(call: Call) -> Response:
     """Show the account, or lead to the sign-in."""
     query = requests.Query(call.query, known=frozenset({"done"}), strict=False)
     query.check()
-    if forms.recognise(call):
+    if await forms.recognise(call):
         return _page(call, done=DONE.get(query.text("done") or "", ""))
     if call.services.auth_type == "oidc":
         return await sign_in.lead_to_provider(call, back=PagePath.ACCOUNT)

@@ -147,7 +147,7 @@ def page(operation: str, *, known: Sequence[str] = ()) -> Callable[[Handler], Ha
     def register(handler: Handler) -> Handler:
         @routes.add(operation, Subject.PUBLIC)
         async def show(call: Call) -> Response:
-            if not forms.recognise(call):
+            if not await forms.recognise(call):
                 return await _sign_in(call)
             query = Query(call.query, known=names, strict=False)
             query.check()

@@ -125,10 +125,10 @@ class Mistake(NamedTuple):
 GONE = "You are not signed in any more, and nothing was changed."
 
 
-def recognise(call: Call) -> bool:
+async def recognise(call: Call) -> bool:
     """Return True when somebody is signed in; then they are the call's principal."""
     anybody = call.services.anybody
-    call.caller = auth.browser(call) if anybody is None else Caller(anybody, call.directory)
+    call.caller = await auth.browser(call) if anybody is None else Caller(anybody, call.directory)
     return call.caller is not None
 
 
@@ -136,7 +136,7 @@ async def read_own_form(call: Call) -> Form:
     """The form that somebody sends who is signed in. Raises `Unauthenticated` for a stranger, and what `read_form`
     does.
     """
-    if not recognise(call):
+    if not await recognise(call):
         challenge = (b"www-authenticate", auth.OF_KEYS)
         raise errors.Unauthenticated(GONE, code=ErrorCode.CREDENTIAL_REVOKED, headers=(challenge,))
     return await read_form(call)

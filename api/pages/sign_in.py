@@ -134,7 +134,7 @@ async def come_back(call: Call) -> Response:
     flow = flows.open_flow(sealed, key=services.flow_key, now=services.clock().timestamp()) if sealed else None
     callback = _parameters(call.query)
     if flow is None or not provider.is_callback_of(callback, flow):
-        return _of_another_way(call)
+        return await _of_another_way(call)
     try:
         return await _enter(call, flow, callback)
     except discovery.NotProved as problem:
@@ -147,11 +147,11 @@ async def come_back(call: Call) -> Response:
         return _unusable(call, problem)
 
 
-def _of_another_way(call: Call) -> Response:
+async def _of_another_way(call: Call) -> Response:
     """The end of a way that this browser did not begin, or of which it keeps nothing: of two windows that begin, the
     later one's cookie stays, and is left for it. Who is signed in by now needs neither.
     """
-    if forms.recognise(call):
+    if await forms.recognise(call):
         return forms.elsewhere(PagePath.ACCOUNT)
     log.info(ELSEWHERE, call.services.web_url, extra={"fields": {"request": call.request}})
     sentences = (LOST, ADDRESS.format(call.services.web_url))
@@ -163,6 +163,7 @@ async def _enter(call: Call, flow: Flow, callback: Mapping[str, list[str]]) -> R
     services, cookies = call.services, auth.cookies(call)
     assert services.people is not None
     proved = await _provider(call).proved(callback, flow)
+    await auth.catch_up(call)
     try:
         entered = await services.people.enter(
             proved, code=flow.invitation, instead_of=forms.session_token(call), request=call.request
@@ -251,6 +252,7 @@ async def sign_in(call: Call) -> Response:
     form = await forms.read_form(call)
     check_pace(call)
     name, password, back = form.text("name"), form.text("password"), flows.local_path(form.text("back"))
+    await auth.catch_up(call)
     directory = call.directory
     principal = await call.services.signing_in.principal(name, password, address=auth.address(call))
     user = None if principal is None else directory.user(principal.user or "")

@@ -12,7 +12,7 @@ from reconciler.model import directory, log_context
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Directory, Key, User, amended
 from reconciler.model.principals import OF_ROLE, Permission, Principal, Role
-from reconciler.store.contract import Store, StoreFault
+from reconciler.store.contract import StaleChange, Store, StoreFault
 from reconciler.store.records import AuditRow
 
 # Loss of access: a change that takes access from a person ends all of their sessions.
@@ -68,6 +68,7 @@ def _permits(role: Role | None) -> frozenset[Permission]:
 
 log = logging.getLogger(__name__)
 
+TRIES = 20  # of a change of access, when other replicas change it at the same moment
 TOUCH_SECONDS = 60.0  # between two writes of when keys were used
 
 Decide = Callable[[Directory], Amendment | None]
@@ -82,11 +83,30 @@ class Accounts:
         self._store = store
         self._clock = clock
         self._changing = asyncio.Lock()
+        self._reloading: asyncio.Task[None] | None = None
         self._used: dict[str, datetime] = {}  # by the ids of keys, since they were written last
         store.subscribe(Amendment, self._follow)
 
     def _follow(self, amendment: Amendment) -> None:
-        self.directory = directory.amended(self.directory, amendment)
+        """Follow an amendment, unless the directory was read after it. If one before it is missing, read it all."""
+        number = self.directory.number
+        if amendment.number > number:
+            self.directory = directory.amended(self.directory, amendment)
+        if amendment.number > number + 1:
+            self.directory = replace(self.directory, number=number)
+            self._reloading = asyncio.create_task(self._reload_or_log(), name="read the directory again")
+
+    async def _reload_or_log(self) -> None:
+        try:
+            await self.reload()
+        except StoreFault as fault:  # the next amendment finds it missing again
+            log.warning("Changes of access by another replica could not be read: %s", fault.message)
+
+    async def reload(self) -> None:
+        """Read the directory again, because amendments of other replicas were missed. Raises StoreFault."""
+        found = await self._store.directory()
+        if found.number >= self.directory.number:
+            self.directory = found
 
     def holder(self, key: str) -> Principal | None:
         """Return the holder of a key; None for one that is unknown, revoked or expired."""
@@ -109,6 +129,7 @@ class Accounts:
 
     async def amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment | None:
         """Decide one change on the present directory, store it, then make it visible; nothing if `decide` returns None.
+        If another replica changes the directory meanwhile, `decide` is called again with the new one.
 
         A cancelled caller does not stop the change, because memory must not miss a write. The same step ends the
         sessions of people who lose access (`count_lost`). Raises StoreFault and the exceptions of `decide`.
@@ -119,12 +140,20 @@ class Accounts:
 
     async def _amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment | None:
         async with self._changing:
-            decided = decide(self.directory)
-            if decided is None:
-                return None
-            amendment = count_lost(self.directory, decided)
-            await self._store.amend(amendment, audit=self._audit(amendment, actor=actor, request=request))
-        return amendment
+            for _ in range(TRIES):
+                known = self.directory
+                decided = decide(known)
+                if decided is None:
+                    return None
+                amendment = count_lost(known, decided)
+                audit = self._audit(amendment, actor=actor, request=request)
+                try:
+                    await self._store.amend(amendment, after=known.number, audit=audit)
+                except StaleChange:  # of another replica, which has changed the directory
+                    await self.reload()
+                else:
+                    return amendment
+            raise StaleChange("Access is being changed by others at this moment; try again.")
 
     async def ensure_project(self, name: str) -> bool:
         """Create a project that the settings name, unless it exists. Return True if this call created it.

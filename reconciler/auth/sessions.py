@@ -2,6 +2,9 @@
 
 A session is on the disk before its cookie is sent, and an ended one leaves memory before it is removed from the disk. A
 person who loses access loses all sessions at once (`accounts`); the rows are deleted within a minute.
+
+Each replica has all sessions in memory. It hears within milliseconds of those that another one begins and ends, and
+within a minute of when they were seen there: with several replicas, a session without requests lasts that much longer.
 """
 
 import asyncio
@@ -10,7 +13,8 @@ import logging
 import re
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reconciler.auth.accounts import Accounts
@@ -69,25 +73,55 @@ class Sessions:
     """All sessions: at most `MOST` in all and `MOST_OF_ONE` of one person. The least recently used ones end first."""
 
     def __init__(
-        self, operations: Operations, accounts: Accounts, *, lifetimes: SessionLifetimes, clock: Clock
+        self,
+        operations: Operations,
+        accounts: Accounts,
+        *,
+        lifetimes: SessionLifetimes,
+        clock: Clock,
+        is_shared: bool = False,
     ) -> None:
+        """`is_shared`: other replicas have the same sessions."""
         self._operations = operations
         self._accounts = accounts
-        self._lifetimes = lifetimes
+        self._lifetimes = replace(lifetimes, idle=lifetimes.idle + KEEP_SECONDS) if is_shared else lifetimes
+        self._is_shared = is_shared
         self._clock = clock
         self._live: OrderedDict[bytes, SessionRow] = OrderedDict()  # by digest, the longest unused first
         self._seen: set[bytes] = set()  # since they were written
         self._ended: set[bytes] = set()  # and still to be taken from the disk
 
     async def load(self) -> None:
-        """Load the stored sessions that have not expired. Raises StoreFault."""
-        for row in sorted(await self._operations.sessions(), key=lambda row: row.seen_at):
+        """Read the stored sessions that have not expired, at the start or again. Raises StoreFault."""
+        rows = await self._operations.sessions()
+        if self._is_shared:  # another replica may have changed the access of a person just before a session of theirs
+            await self._accounts.reload()
+        known, self._live = self._live, OrderedDict()
+        for row in sorted(rows, key=lambda row: row.seen_at):
+            if row.digest in self._ended:
+                continue
             if self._counts(row):
-                self._keep(row)
+                self._keep(max(row, known.get(row.digest, row), key=lambda one: one.seen_at))
             else:
                 self._drop(row.digest)
+        self._seen &= self._live.keys()
         self._make_room()
         await self.touch()
+
+    async def hear(self, *, put: Collection[bytes], ended: Collection[bytes], seen: Mapping[bytes, str]) -> None:
+        """Follow what another replica did: sessions that it began or ended, and when it saw others. Raises
+        StoreFault.
+        """
+        for digest in ended:
+            self._seen.discard(digest)
+            self._live.pop(digest, None)
+        for digest, at in seen.items():
+            if (session := self._live.get(digest)) is not None and session.seen_at < at:
+                self._keep(session._replace(seen_at=at))
+        for row in await self._operations.sessions(put) if put else ():
+            if row.digest not in self._ended:
+                self._keep(row)
+        self._make_room()
 
     async def begin(self, user: User, *, since: Directory, id_token: str = "", instead_of: str = "") -> str:
         """Begin a session and return the value of its cookie. The session of the token `instead_of` ends, against

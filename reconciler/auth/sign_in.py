@@ -252,7 +252,7 @@ class People:
         except NotAdmitted as refusal:
             self._tell(arrival, refusal.told, refusal)
             raise
-        [admission] = decided
+        admission = decided[-1]  # an earlier one was overtaken by a change of another replica
         self._tell(arrival, admission.told, admission.refused)
         if admission.refused is not None:
             raise admission.refused

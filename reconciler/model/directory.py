@@ -147,7 +147,7 @@ class Key:
 @dataclass(frozen=True)
 class Directory:
     """All projects, people, memberships, keys and invitations. `members` has each project's people by their ids; `keys`
-    are by prefix, `users` by name, `invitations` by id.
+    are by prefix, `users` by name, `invitations` by id. `number` is that of the last amendment.
     """
 
     projects: Mapping[str, Project] = field(default_factory=dict)
@@ -155,6 +155,7 @@ class Directory:
     members: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
     invitations: Mapping[str, Invitation] = field(default_factory=dict)
+    number: int = field(default=0, compare=False)
 
     @cached_property
     def _people(self) -> Mapping[ProviderIdentity, User]:
@@ -301,7 +302,7 @@ class Audited:
 @dataclass(frozen=True, slots=True)
 class Amendment:
     """One change, written in one transaction with its audit event. A removed person loses their memberships and their
-    own keys, too.
+    own keys, too. The store gives it its `number` when it is written.
     """
 
     audited: Audited
@@ -314,6 +315,7 @@ class Amendment:
     invitations: tuple[Invitation, ...] = ()
     ended_invitations: tuple[Invitation, ...] = ()  # taken, withdrawn or expired
     auth_type: str = ""  # how people sign in from now on; empty: as before
+    number: int = field(default=0, compare=False)
 
 
 def amended(directory: Directory, amendment: Amendment) -> Directory:
@@ -333,6 +335,7 @@ def amended(directory: Directory, amendment: Amendment) -> Directory:
         members=_members(directory, amendment),
         keys={**keys, **{key.prefix: key for key in amendment.keys}},
         invitations={**invitations, **{one.id: one for one in amendment.invitations}},
+        number=max(directory.number, amendment.number),
     )
 
 

@@ -25,6 +25,7 @@ class ErrorCode(StrEnum):
     PASSWORDS_DISABLED = "passwords-disabled"
     CREDENTIALS_CONFLICT = "credentials-conflict"
     CREDENTIAL_REVOKED = "credential-revoked"
+    PEER_REFUSED = "peer-refused"
     # 403
     FORBIDDEN = "forbidden"
     OTHER_SITE = "other-site"
@@ -69,9 +70,11 @@ class ErrorCode(StrEnum):
     # 503
     UNAVAILABLE = "unavailable"
     STORE_UNAVAILABLE = "store-unavailable"
+    REVISION_UNKNOWN = "revision-unknown"
     PROJECT_BUSY = "project-busy"
     REPOSITORY_UNAVAILABLE = "repository-unavailable"
     QUEUE_FULL = "queue-full"
+    REPLICA_UNAVAILABLE = "replica-unavailable"
 
 
 OF_STATUS = {

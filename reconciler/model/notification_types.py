@@ -26,6 +26,7 @@ class NotificationType(StrEnum):
     STORE_DEGRADED = "StoreDegraded"
     STORE_DAMAGED = "StoreDamaged"
     SESSIONS_LOST = "SessionsLost"
+    REPLICA_GONE = "ReplicaGone"
     TOO_MANY_OPEN_FILES = "TooManyOpenFiles"
 
 

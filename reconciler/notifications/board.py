@@ -21,15 +21,20 @@ from reconciler.notifications.models import (
     NotificationState,
     UserStatus,
 )
+from reconciler.notifications.owners import Owners
 from reconciler.notifications.rendering import NotificationPlace
+from reconciler.replicas.keeper import WORK
 from reconciler.settings.models import AlertTarget
-from reconciler.store.contract import Operations, StoreFault
+from reconciler.store.contract import Operations, StaleChange, StoreFault
 from reconciler.store.records import Noted, NotificationStatusRow
 
 log = logging.getLogger(__name__)
 
 PAGE = 50  # notifications of a list at a stretch, seen or not: some milliseconds where each is rendered
 RETENTION = timedelta(days=30)
+ALONE = Owners()
+TRIES = 20  # of a change, when other replicas change notifications at the same moment
+AGAIN_SECONDS = 1.0  # after notifications could not be read
 
 Sees = Callable[[Cause], bool]
 """Returns True when somebody may see notifications of a cause."""
@@ -42,6 +47,8 @@ class Board:
     nevertheless, because people must learn of a full disk at once, and is written later; marks of people are refused
     meanwhile. If the process ends before that, the next start finds the causes again, and repeats the alerts that are
     not recorded as sent.
+
+    Changes of other replicas are followed. If one came first, a change is decided again on what is there then.
     """
 
     def __init__(
@@ -53,6 +60,7 @@ class Board:
         retention: timedelta = RETENTION,
         targets: Sequence[AlertTarget] = (),
         most: int = MOST,
+        owners: Owners = ALONE,
     ) -> None:
         """`targets` get alerts. `most` are kept, open and resolved."""
         self.targets = targets
@@ -62,9 +70,12 @@ class Board:
         self._place = place
         self._retention = retention
         self._most = most
+        self._owners = owners
         self._kept: Mapping[str, Notification] = {}  # the oldest first: new ids are greater; replaced, never changed
         self._statuses: dict[str, dict[str, UserStatus]] = {}  # by notification and person
         self._stored: Mapping[str, Notification] = {}  # in the file
+        self._number = 0  # of the last change that is in `_stored`
+        self._missed = asyncio.Event()  # set while changes of other replicas are to be read
         self._to_unread: set[str] = set()  # what could not be written of marks
         self._changing = asyncio.Lock()  # whoever changes a notification holds it until that is shown
         self._changed = asyncio.Event()
@@ -74,75 +85,186 @@ class Board:
         """Load the stored notifications, and send open ones to targets that did not get them. Raises StoreFault if the
         file cannot be read.
         """
-        kept = models.read_notifications(await self._operations.notifications())
-        self._kept = self._stored = {one.id: one for one in kept}
-        for row in await self._operations.notification_statuses():
-            if row.notification in self._kept:
-                self._statuses.setdefault(row.notification, {})[row.user] = UserStatus(row.status)
-        if self._kept:  # the clock may have been set back since
-            self._made = ids.milliseconds(max(self._kept))
+        await self._read()
         names = {target.name for target in self.targets}
-        known = [(one, ledger.only_to(one, names)) for one in self._kept.values()]
-        async with self._changing:
-            await self._put([after for before, after in known if after != before])
+
+        def known_targets() -> list[Notification]:
+            known = [(one, ledger.only_to(one, names)) for one in self._kept.values()]
+            return [after for before, after in known if after != before]
+
+        await self._change(known_targets)
         for target in self.targets:
             await self.tell_late(target)
+
+    # What other replicas change.
+
+    def follow(self, number: int, noted: Noted) -> None:
+        """Show a change of another replica, which has this number. If one before it is missing, all are read."""
+        if number > self._number + 1:
+            self._missed.set()
+        if number != self._number + 1:
+            return
+        put = {one.id: one for one in models.read_notifications(noted.put)}
+        gone = set(noted.forget)
+        self._number = number
+        self._stored = {key: one for key, one in {**self._stored, **put}.items() if key not in gone}
+        self._mark(noted)
+        # What is not written yet of one of them is decided again.
+        kept = {key: one for key, one in {**self._kept, **put}.items() if key not in gone}
+        if put.keys() - self._kept.keys():
+            kept = dict(sorted(kept.items()))
+            self._note_newest(kept)
+        self._show(kept)
+
+    async def reload(self) -> None:
+        """Read all notifications again: changes of other replicas may have been missed. Raises StoreFault."""
+        async with self._changing:
+            await self._read()
+
+    async def keep(self) -> None:
+        """Read what was missed of other replicas, until cancelled."""
+        while True:
+            await self._missed.wait()
+            self._missed.clear()
+            try:
+                await self.reload()
+            except StoreFault as fault:
+                log.warning("What other replicas changed of notifications could not be read: %s", fault.message)
+                self._missed.set()
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _read(self) -> None:
+        """Read everything, beside what could not be written yet. Raises StoreFault."""
+        number, rows, statuses = await self._operations.notifications()
+        stored = {one.id: one for one in models.read_notifications(rows)}
+        unwritten = [one for one in self._kept.values() if self._stored.get(one.id) is not one]
+        kept = ledger.kept_beside(stored, unwritten, before=self._stored)
+        self._number, self._stored, self._statuses = number, stored, {}
+        for row in statuses:
+            if row.notification in stored:
+                self._statuses.setdefault(row.notification, {})[row.user] = UserStatus(row.status)
+        self._note_newest(kept)
+        self._show(kept)
+
+    def _note_newest(self, kept: Mapping[str, Notification]) -> None:
+        """Make greater ids than these from now on, even if a clock is behind."""
+        if kept:
+            self._made = max(self._made, ids.milliseconds(max(kept)))
 
     # What looks find.
 
     async def take(self, look: Look) -> None:
         """Apply the findings of an observer."""
-        async with self._changing:
-            changes = ledger.changes(
+        await self._change(
+            lambda: ledger.changes(
                 self._kept.values(),
                 look,
                 now=self._clock(),
                 new_id=self._new_id,
                 targets=self.targets,
                 most=self._most,
+                instance=self._owners.instance_of(look.domain),
+                owns=self._owners.owns,
             )
-            await self._put(changes)
+        )
 
     async def tidy(self) -> None:
-        """Write pending changes, remove notifications that ended long ago, and start alerts that are due."""
-        async with self._changing:
-            gone = ledger.forgotten(self._kept.values(), now=self._clock(), retention=self._retention, most=self._most)
-            await self._put((), forget=gone)
+        """Write pending changes, and start alerts that are due. Once for all replicas: resolve what nobody checks any
+        more, and remove notifications that ended long ago.
+        """
+        owners = self._owners
 
-    async def _put(self, ones: Collection[Notification], *, forget: Collection[str] = ()) -> None:
-        """Write, then show and send, without an `await` between, so that no reopened notification is shown as read."""
-        back = {one.id for one in ones if self._has_come_back(one)}
+        def orphans() -> list[Notification]:
+            return ledger.without_owner(self._kept.values(), owners.is_gone, now=self._clock())
+
+        def old() -> list[str]:
+            return ledger.forgotten(self._kept.values(), now=self._clock(), retention=self._retention, most=self._most)
+
+        is_ours = owners.leases.holds(WORK)
+        await self._change(orphans if is_ours else list, forget=old if is_ours else list)
+
+    async def _change(
+        self, decide: Callable[[], Collection[Notification]], *, forget: Callable[[], Collection[str]] = list
+    ) -> Collection[Notification]:
+        """Decide, write, then show and send, without an `await` between, so that no reopened notification is shown as
+        read. Return the changed notifications. Raises StaleChange if other replicas always come first.
+        """
+        async with self._changing:
+            for _ in range(TRIES):
+                ones, gone = decide(), forget()
+                kept = self._with(ones, gone)
+                back = {one.id for one in ones if self._has_come_back(one)}
+                try:
+                    await self._write(kept, unread=back)
+                except StaleChange:
+                    await self._read()
+                    continue
+                # Another replica's change may be shown meanwhile, if this one could not be written.
+                kept = self._with(ones, gone)
+                self._mark(Noted(unread=back, forget=gone))
+                self._show(kept)
+                return ones
+        raise StaleChange("Other replicas change notifications at this moment; try again.")
+
+    def _with(self, ones: Collection[Notification], gone: Collection[str]) -> Mapping[str, Notification]:
         kept = {**self._kept, **{one.id: one for one in ones}}
-        for identifier in forget:
-            del kept[identifier]
-            self._statuses.pop(identifier, None)
-        await self._write(kept, unread=back)
-        self._kept = kept
-        for identifier in back & self._statuses.keys():
-            statuses = self._statuses[identifier].items()
-            self._statuses[identifier] = {user: each for user, each in statuses if each is not UserStatus.READ}
-        self._changed.set()
-        self._changed = asyncio.Event()
+        for identifier in gone:
+            kept.pop(identifier, None)
+        return kept
 
     def _has_come_back(self, one: Notification) -> bool:
         before = self._kept.get(one.id)
         return before is not None and before.resolved is not None and one.resolved is None
 
-    async def _write(self, kept: Mapping[str, Notification], *, unread: Collection[str] = ()) -> None:
-        """Write these to the file. What cannot be written waits for the next write."""
-        self._to_unread.update(unread)
-        rows = [models.notification_row(one) for one in kept.values() if self._stored.get(one.id) is not one]
-        forget = self._stored.keys() - kept.keys()
-        if not rows and not forget:
+    def _mark(self, noted: Noted) -> None:
+        """Change the marks of people in memory as a change did in the file."""
+        for identifier in noted.forget:
+            self._statuses.pop(identifier, None)
+        for identifier in noted.unread:
+            statuses = self._statuses.get(identifier, {}).items()
+            self._statuses[identifier] = {user: each for user, each in statuses if each is not UserStatus.READ}
+        for row in noted.statuses:
+            statuses_of = self._statuses.setdefault(row.notification, {})
+            statuses_of[row.user] = UserStatus(row.status)
+            if statuses_of[row.user] is UserStatus.UNREAD:  # as in the file, where that is no row
+                del statuses_of[row.user]
+
+    def _show(self, kept: Mapping[str, Notification]) -> None:
+        self._kept = kept
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _write(
+        self,
+        kept: Mapping[str, Notification],
+        *,
+        unread: Collection[str] = (),
+        statuses: Sequence[NotificationStatusRow] = (),
+    ) -> None:
+        """Write these to the file. What cannot be written waits for the next write, except the statuses of people.
+
+        Raises StaleChange if another replica changed something since, and StoreFault if statuses cannot be written.
+        """
+        stored = self._stored
+        to_unread = self._to_unread | set(unread)
+        rows = [models.notification_row(one) for one in kept.values() if stored.get(one.id) is not one]
+        forget = stored.keys() - kept.keys()
+        if not rows and not forget and not statuses:
             return
         try:
-            await asyncio.shield(self._operations.note(Noted(rows, forget, self._to_unread)))
+            noted = Noted(rows, forget, to_unread, statuses)
+            number = await asyncio.shield(self._operations.note(noted, after=self._number))
+        except StaleChange:
+            raise
         except StoreFault as fault:
+            self._to_unread = to_unread
             if self.unwritten != fault.message:  # once, and not at each time that meets it again
                 log.warning("Notifications are shown and alerts sent, but after a restart not known: %s", fault.message)
             self.unwritten = fault.message
+            if statuses:  # a notification that came back would be unread again
+                raise
             return
-        self._stored, self._to_unread = kept, set()
+        self._stored, self._number, self._to_unread = kept, number, set()
         if self.unwritten:
             self.unwritten = ""
             log.info("Notifications can be written again, and those that waited for that are.")
@@ -155,8 +277,9 @@ class Board:
     # Alerts.
 
     def due(self, target: AlertTarget) -> list[DueAlert]:
-        """Return the alerts that are due for a target, in order."""
-        return ledger.due(self._kept.values(), target.name, now=self._clock())
+        """Return the alerts that are due for a target and that this replica sends, in order."""
+        ours = filter(self._owners.sends, self._kept.values())
+        return ledger.due(ours, target.name, now=self._clock())
 
     def notification(self, identifier: str) -> Notification | None:
         """Return a stored notification."""
@@ -168,19 +291,21 @@ class Board:
 
     async def settle(self, target: AlertTarget, alerts: Iterable[DueAlert], *, is_told: bool) -> None:
         """Record that a target accepted these alerts, or that they were given up."""
-        async with self._changing:
+        every = tuple(alerts)
+
+        def settled() -> Collection[Notification]:
             put: dict[str, Notification] = {}
-            for alert in alerts:
+            for alert in every:
                 one = put.get(alert.notification) or self._kept.get(alert.notification)
                 if one is not None:
                     put[one.id] = ledger.settled(one, target.name, alert, is_told=is_told)
-            await self._put(put.values())
+            return put.values()
+
+        await self._change(settled)
 
     async def tell_late(self, target: AlertTarget) -> None:
         """Send a target the open notifications that it did not get."""
-        async with self._changing:
-            late = ledger.told_late(self._kept.values(), target, now=self._clock())
-            await self._put(late)
+        late = await self._change(lambda: ledger.told_late(self._kept.values(), target, now=self._clock()))
         if late:
             told = counted(len(late), "open notification")
             log.info("The alert target %s is told of %s that it did not hear of.", target.name, told)
@@ -226,20 +351,20 @@ class Board:
 
         Raises StoreFault.
         """
+        row = NotificationStatusRow(identifier, user, status.value)
         async with self._changing:
-            one = self._kept.get(identifier)
-            if one is None or not sees(one.cause):
-                return None
-            await self._write(self._kept)
-            if self.unwritten:  # a notification that came back would be unread again
-                raise StoreFault(self.unwritten)
-            row = NotificationStatusRow(identifier, user, status.value)
-            await asyncio.shield(self._operations.put_notification_status(row))
-            statuses = self._statuses.setdefault(identifier, {})
-            statuses[user] = status
-            if status is UserStatus.UNREAD:  # as in the file, where that is no row
-                del statuses[user]
-            return self._shown(one, user)
+            for _ in range(TRIES):
+                one = self._kept.get(identifier)
+                if one is None or not sees(one.cause):
+                    return None
+                try:
+                    await self._write(self._kept, statuses=(row,))
+                except StaleChange:
+                    await self._read()
+                    continue
+                self._mark(Noted(statuses=(row,)))
+                return self._shown(one, user)
+        raise StaleChange("Other replicas change notifications at this moment; try again.")
 
     def _shown(self, one: Notification, user: str | None) -> bytes:
         status = UserStatus.UNREAD if user is None else self._statuses.get(one.id, {}).get(user, UserStatus.UNREAD)

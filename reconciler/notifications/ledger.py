@@ -6,7 +6,7 @@ was sent as an alert, opens the same notification again, so that a flapping caus
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.model.text import visible
 from reconciler.notifications.models import (
+    OF_INSTANCES,
     Cause,
     Domain,
     Finding,
@@ -32,6 +33,9 @@ MOST_LATE = 100  # open notifications that a target is told of late: a chat is n
 
 NewId = Callable[[], str]
 
+Owns = Callable[[Domain, Cause], bool]
+"""Returns True if this replica opens and resolves notifications of such a cause."""
+
 
 def changes(
     kept: Collection[Notification],
@@ -41,24 +45,27 @@ def changes(
     new_id: NewId,
     targets: Sequence[AlertTarget] = (),
     most: int = MOST,
+    instance: str = "",
+    owns: Owns = lambda _domain, _cause: True,
 ) -> list[Notification]:
     """Return the changes by the findings of one observer. `kept` is in the order of ids; new notifications get ids in
-    the order of the findings.
+    the order of the findings. Only causes of this `instance` change, and only those that the replica `owns`.
 
     Of `most`, a project gets no more than it leaves to the others: the first gets half of all, the next half of the
     rest. Notifications of the organization always have room: there are few, and the gravest are among them.
     """
-    latest = {one.cause: one for one in kept}
+    latest = {one.cause: one for one in kept if one.instance == instance}
     there = [one for one in kept if one.state is NotificationState.OPEN]
     taken = Counter(one.cause.project for one in there)
     room = most - len(there)
     found: dict[Cause, Finding] = {}
     for finding in look.findings:
-        found.setdefault(finding.cause, finding)
+        if owns(look.domain, finding.cause):
+            found.setdefault(finding.cause, finding)
     put = []
     for cause, finding in found.items():
         before = latest.get(cause)
-        after = _met(before, finding, domain=look.domain, now=now, new_id=new_id)
+        after = _met(before, finding, domain=look.domain, now=now, new_id=new_id, instance=instance)
         if after is None or after is before:
             continue
         if before is None or before.state is NotificationState.RESOLVED:
@@ -72,9 +79,33 @@ def changes(
         put.append(after)
     for one in there:
         is_looked_at = look.projects is None or one.cause.project in look.projects
-        if one.domain is look.domain and is_looked_at and one.cause not in found:
-            put.append(replace(one, resolved=now, modified=now, version=one.version + 1))
+        is_ours = one.domain is look.domain and one.instance == instance and owns(one.domain, one.cause)
+        if is_ours and is_looked_at and one.cause not in found:
+            put.append(_resolved(one, now=now))
     return put
+
+
+def without_owner(kept: Iterable[Notification], is_gone: Callable[[str], bool], *, now: datetime) -> list[Notification]:
+    """Resolve the notifications of replicas that are gone: none of them checks their causes any more."""
+    there = [one for one in kept if one.resolved is None and one.domain in OF_INSTANCES]
+    return [_resolved(one, now=now) for one in there if is_gone(one.instance)]
+
+
+def _resolved(one: Notification, *, now: datetime) -> Notification:
+    return replace(one, resolved=now, modified=now, version=one.version + 1)
+
+
+def kept_beside(
+    stored: Mapping[str, Notification], unwritten: Iterable[Notification], *, before: Mapping[str, Notification]
+) -> dict[str, Notification]:
+    """Return the notifications that are `stored` now, with those that could not be written yet. Of a notification that
+    another replica changed since `before`, or whose cause it opened, the other's counts.
+    """
+    theirs = {(one.cause, one.instance) for one in stored.values() if one.resolved is None and one.id not in before}
+    ours = [
+        one for one in unwritten if stored.get(one.id) == before.get(one.id) and (one.cause, one.instance) not in theirs
+    ]
+    return dict(sorted({**stored, **{one.id: one for one in ours}}.items()))
 
 
 def forgotten(kept: Collection[Notification], *, now: datetime, retention: timedelta, most: int = MOST) -> list[str]:
@@ -89,7 +120,7 @@ def forgotten(kept: Collection[Notification], *, now: datetime, retention: timed
 
 
 def _met(
-    before: Notification | None, finding: Finding, *, domain: Domain, now: datetime, new_id: NewId
+    before: Notification | None, finding: Finding, *, domain: Domain, now: datetime, new_id: NewId, instance: str
 ) -> Notification | None:
     if before is not None and before.resolved is None:
         return before if finding.fading else _updated(before, finding, now=now)
@@ -118,6 +149,7 @@ def _met(
         opened=now,
         began=now,
         modified=now,
+        instance=instance,
     )
 
 

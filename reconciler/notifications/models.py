@@ -53,6 +53,13 @@ class Domain(StrEnum):
     STORE = "store"
     DAMAGE = "damage"
     OPEN_FILES = "open-files"
+    REPLICAS = "replicas"
+
+
+OF_INSTANCES = frozenset(
+    {Domain.DELIVERY, Domain.DISK, Domain.CERTIFICATES, Domain.STORE, Domain.DAMAGE, Domain.OPEN_FILES}
+)
+"""What each replica checks for itself: its queues, its machine, and how it reaches the store."""
 
 
 class Cause(NamedTuple):
@@ -108,7 +115,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     with each change of its text; `modified` is the time of the last one. `occurrences` counts the beginnings of the
     cause: `opened` is the first, `began` the last; `resolved` is None while the cause exists. `waiting` has the targets
     that must still get the alert about the beginning, and since when; `told_to` those that accepted it and must get the
-    one about the end.
+    one about the end. `instance` is the replica whose cause it is (`owners`), empty for all others.
     """
 
     id: str
@@ -125,6 +132,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     resolved: datetime | None = None
     waiting: Mapping[str, datetime] = {}
     told_to: frozenset[str] = frozenset()
+    instance: str = ""
 
     @property
     def state(self) -> NotificationState:

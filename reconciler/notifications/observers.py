@@ -27,6 +27,7 @@ from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifications.rendering import NAMED, named
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import RunOutcome
+from reconciler.replicas.work import ALONE, Work
 from reconciler.store.contract import Store
 from reconciler.store.records import Attention, ResourceChange, Some
 
@@ -345,8 +346,9 @@ PAUSE = 20.0  # times what the last look at a project took
 class ConfigurationObserver:
     """Hears of changes, and looks later."""
 
-    def __init__(self, store: Store, *, monotonic: Callable[[], float]) -> None:
+    def __init__(self, store: Store, *, monotonic: Callable[[], float], work: Work = ALONE) -> None:
         self._store = store
+        self._work = work
         self._monotonic = monotonic
         self._changed: dict[str, None] = {}
         self._not_before: dict[str, float] = {}
@@ -358,7 +360,13 @@ class ConfigurationObserver:
             self._changed[told.project] = None
 
     async def look(self) -> Look:
-        """The projects that changed since the last look; at the first, all of them. Raises StoreFault."""
+        """The projects that changed since the last look; at the first, all of them. One replica looks. Raises
+        StoreFault.
+        """
+        if not self._work.is_mine:
+            self._changed.clear()
+            self._has_begun = False
+            return _of_projects(Domain.CONFIGURATIONS, {})
         if not self._has_begun:
             self._changed |= dict.fromkeys((await self._store.directory()).projects)
             self._has_begun = True

@@ -67,6 +67,8 @@ class NotificationText(NamedTuple):
 def text_of(one: Notification) -> NotificationText:
     """Return the text of a notification, as long as its cause is there and afterwards."""
     title = one.title or f"{one.cause.type} {one.cause.subject}".strip()
+    if one.instance:
+        title = f"{title} (replica {one.instance})"
     explained = explanations()[one.cause.type]
     message = f"{one.details} {explained.means} {_typed(explained.todo, one.cause)}".strip()
     again = ""
@@ -105,6 +107,7 @@ def render(one: Notification, place: NotificationPlace, status: UserStatus) -> b
     """Return a notification as JSON, as somebody sees it who gave it this status."""
     spec = _spec(one, place, is_hidden=status is UserStatus.DISMISSED)
     said, url = text_of(one), type_link(one.cause.type, place)
+    cause = (*one.cause, one.instance) if one.instance else one.cause
     metadata: dict[str, Any] = {
         "id": one.id,
         "name": f"{one.cause.type}-{one.id}",
@@ -115,7 +118,8 @@ def render(one: Notification, place: NotificationPlace, status: UserStatus) -> b
             "service/state": one.state.value,
             "service/since": f"{one.began.astimezone(UTC):%Y%m%dT%H%M%SZ}",  # ISO 8601 as far as a label may hold it
             "service/occurrences": str(one.occurrences),
-            "service/cause": hashlib.sha256(_canonical.encode(one.cause)).hexdigest()[:32],
+            "service/cause": hashlib.sha256(_canonical.encode(cause)).hexdigest()[:32],
+            **({"service/replica": one.instance} if one.instance else {}),
         },
         "version": one.version,
         "dateModified": rfc3339(one.modified),

@@ -17,6 +17,7 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.text import counted, visible
 from reconciler.notifications import rendering
 from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.replicas.work import ALONE, Work
 from reconciler.store.contract import Store, StoreFault
 
 log = logging.getLogger(__name__)
@@ -104,15 +105,17 @@ class StoreObserver:
 class DamageObserver:
     """Reports damaged versions, whoever found them, and databases that a start set aside."""
 
-    def __init__(self, store: Store, *, set_aside: Callable[[], Sequence[Path]]) -> None:
+    def __init__(self, store: Store, *, set_aside: Callable[[], Sequence[Path]], work: Work = ALONE) -> None:
         """`set_aside` returns the damaged databases that are still there."""
         self._store = store
+        self._work = work
         self._set_aside = set_aside
         self._is_examined = False
 
     async def keep(self) -> None:
-        """Look through the store now, and then again and again."""
+        """Look through the store now, and then again and again: one replica does."""
         while True:
+            await self._work.turn()
             seconds = EXAMINING_SECONDS
             try:
                 await self._store.examine()
@@ -120,7 +123,7 @@ class DamageObserver:
             except StoreFault as fault:
                 log.warning("The store could not be looked through for damage. %s", fault.message)
                 seconds = AFTER_FAULT_SECONDS
-            await asyncio.sleep(seconds)
+            await self._work.end_of_turn(seconds=seconds)
 
     async def look(self) -> Look:
         """Tell what is damaged now. Raises StoreFault."""
@@ -139,7 +142,7 @@ class DamageObserver:
             title = f"Damaged: {counted(len(found), 'stored version')} of resources"
             details = f"{rendering.named(names, total=len(found))}: the store holds something else than was stored."
             findings.append(Finding(cause, Severity.CRITICAL, title, details))
-        elif not self._is_examined:  # what an earlier start found may be there still
+        elif self._work.is_mine and not self._is_examined:  # what an earlier start found may be there still
             findings.append(Finding(cause, Severity.CRITICAL, fading=True))
         return Look(Domain.DAMAGE, tuple(findings))
 

@@ -77,14 +77,18 @@ class Events:
         """The store has committed."""
         for project, kind, name in told.keys:
             self._add(Topic.RESOURCE, f"{kind}/{name}" if name else kind, project, revision=told.revision)
-        for record in told.records:
-            if record.run is not None:
-                self._add(Topic.RUN, record.run.id, record.run.project, revision=told.revision)
-            if record.repository is not None:
-                self._add(Topic.REPOSITORY, record.repository.name, record.repository.project, revision=told.revision)
-            if record.release_repository is not None:  # all of its resources have another owner
-                self._kept.clear()
-                self.last += 1
+        for project, run in told.runs:
+            self._add(Topic.RUN, run, project, revision=told.revision)
+        for project, repository in told.repositories:
+            self._add(Topic.REPOSITORY, repository, project, revision=told.revision)
+        if told.released:
+            self.reset()
+        self._wake()
+
+    def reset(self) -> None:
+        """Tell every follower to read everything again."""
+        self._kept.clear()
+        self.last += 1
         self._wake()
 
     async def keep(self) -> None:

@@ -20,6 +20,8 @@ from reconciler.ops import delivery_metrics, traffic
 from reconciler.ops.metric_families import Sample, counter, gauge, histogram
 from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.contact import Contact
+from reconciler.replicas.following import Following
 from reconciler.store.contract import Store
 from reconciler.store.records import StoreFigures
 from reconciler.version import __version__
@@ -163,6 +165,27 @@ def store_steps(figures: StoreFigures) -> Iterator[Sample]:
             yield Sample(family, value)
 
 
+# Metrics of a store that several replicas share.
+
+REVISION = gauge("reconciler_store_revision", "The revision of the store: changes of resources so far.")
+CONTACT = gauge(
+    "reconciler_replica_contact_age_seconds", "Seconds since the database answered this replica. PostgreSQL alone."
+)
+BEHIND = gauge(
+    "reconciler_replica_notices_behind",
+    "Changes of other replicas that this one has read and not applied yet. PostgreSQL alone.",
+)
+
+
+def replica_steps(store: Store, following: Following | None, contact: Contact | None) -> Iterator[Sample]:
+    """All of them."""
+    yield Sample(REVISION, store.known_revision)
+    if contact is not None:
+        yield Sample(CONTACT, contact.seconds)
+    if following is not None:
+        yield Sample(BEHIND, following.behind)
+
+
 # Metrics of notifications, and of the alerts that go out about them.
 
 OF_A_TARGET = ("target",)
@@ -216,6 +239,8 @@ class MetricSources:
     board: Board
     outbox: Outbox | None
     clock: Clock
+    following: Following | None = None
+    contact: Contact | None = None
 
     async def samples(self) -> Iterator[Sample]:
         """All of them. The sources are looked at while the samples are taken."""
@@ -225,6 +250,7 @@ class MetricSources:
             run_steps(self.repositories),
             git_steps(self.repositories.remote_tally),
             store_steps(self.store.figures()),
+            replica_steps(self.store, self.following, self.contact),
             traffic.request_steps(self.traffic, self.in_flight),
             delivered,
             notification_steps(self.board.open, () if self.outbox is None else self.outbox.tallies()),

@@ -27,6 +27,7 @@ from reconciler.model.plan import PlanStatus
 from reconciler.model.principals import Actor
 from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
+from reconciler.replicas.work import ALONE, Work
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
 from reconciler.store.records import ChangedVersions, Changes, Record, ResourceChange
@@ -175,8 +176,10 @@ class Applier:
         limits: ApplyLimits,
         secrets: Secrets,
         clock: Clock,
+        work: Work = ALONE,
     ) -> None:
         self._store = store
+        self._work = work
         self._worker = worker
         self._limits = limits
         self._secrets = secrets
@@ -284,12 +287,14 @@ class Applier:
         """Return the routes of a project. Their `former` has the last known settings of destinations in `left` without
         a route.
 
-        Outdated statuses of delivery are corrected. Raises StoreFault, WorkerGone, DiskHangs, and Refused if the
-        project has more routes than the service can hold.
+        Outdated statuses of delivery are corrected, by one replica. Raises StoreFault, WorkerGone, DiskHangs, and
+        Refused if the project has more routes than the service can hold.
         """
         job = messages.RoutesJob(await self.context(project), tuple(sorted(left)))
         found, _ = await self._planned(job, messages.RoutesFound)
-        if found.restated:  # after an upgrade or a redaction; every other change writes the statuses itself
+        if (
+            found.restated and self._work.is_mine
+        ):  # after an upgrade or a redaction; every other change writes the statuses itself
             async with self._hold(project):
                 found, parts = await self._planned(job, messages.RoutesFound)
                 await self._write(project, parts, Record())

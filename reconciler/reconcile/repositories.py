@@ -167,6 +167,14 @@ class Repositories:
         loop = self._loops.get(name)
         return None if loop is None else loop.reconciler
 
+    def follows(self, name: str) -> bool:
+        """Return True if this replica follows the repository, or if there is no such repository."""
+        return True
+
+    def holder(self, name: str) -> str | None:
+        """Return the name of the replica that follows a repository, as far as it is known; None on one machine."""
+        return None
+
     def project_of(self, name: str) -> str | None:
         """Return the project that a repository fills; None for an unknown one."""
         found = self.reconciler(name)

@@ -23,6 +23,7 @@ from reconciler.model import errors
 from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging
 from reconciler.reconcile.runs import Trigger
+from reconciler.replicas.work import ALONE, Work
 from reconciler.server import following, parts, process, serving, sign_in
 from reconciler.server.parts import Parts, Running, StartPlan
 from reconciler.server.process import ShutdownDeadline
@@ -38,10 +39,11 @@ ERASE_AGAIN_SECONDS = 600.0  # after the disk would not take them
 
 
 async def erase_loop(
-    store: Store, *, seconds: float = ERASE_SECONDS, again_seconds: float = ERASE_AGAIN_SECONDS
+    store: Store, work: Work = ALONE, *, seconds: float = ERASE_SECONDS, again_seconds: float = ERASE_AGAIN_SECONDS
 ) -> None:
     """Erase traces for ever; log when they have to wait, and when they are erased."""
     while True:
+        await work.turn()
         try:
             if await store.erase_traces() is Traces.ERASED:
                 log.info("The store's files hold no trace of what was rewritten any more.")
@@ -125,7 +127,9 @@ async def _up(
     if settings.auth.type == "local":
         # Last, so that a failed start leaves no password behind.
         state, accounts = settings.state_dir, services.accounts
-        await sign_in.ensure_first_admin(accounts, services.signing_in, state_dir=state, clock=services.clock)
+        async with sign_in.one_at_a_time(services.store):
+            await accounts.reload()
+            await sign_in.ensure_first_admin(accounts, services.signing_in, state_dir=state, clock=services.clock)
     # What the start made lasts until the end: looking through it cost a tenth of the time of many small requests.
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
@@ -141,14 +145,17 @@ async def _up(
         "last-uses-of-keys": services.accounts.keep_touched(),
         "sessions": services.sessions.keep(),
         "reloads": _reloads(plan, built, served, reload),
-        "erasing": erase_loop(services.store),
+        "erasing": erase_loop(services.store, built.work),
         "routes": built.delivery.routing.keep(routed),
-        "renderings": built.rendering.keep(sorted(projects)),
+        "renderings": built.rendering.keep(),
+        "work": _take_over(built),
         "notifications": built.notifying.keep(),
         "audit": built.auditing.keep(),
         "events": services.events.keep(),
         "companion": plan.when_up(Running(address, services)),
     }
+    if built.following is not None:
+        work["following"] = _end_of(built.following)
     if services.provider is not None:
         work["provider"] = sign_in.look_at_provider(services.provider, settings)
     tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
@@ -165,6 +172,23 @@ async def _up(
     for end in ends:
         if isinstance(end, Exception):
             raise end
+
+
+async def _end_of(task: asyncio.Task[None]) -> None:
+    await asyncio.shield(task)
+
+
+async def _take_over(built: Parts) -> None:
+    """Whenever this replica begins to do what is done once, do what the former one may have left."""
+    are_routes_read = built.work.is_mine  # by the start
+    while True:
+        await built.work.turn()
+        for project in sorted(built.services.accounts.directory.projects):
+            built.rendering.ask(project)
+            if not are_routes_read:  # this build may restate more of them than that of the former one
+                built.delivery.routing.ask(project)
+        are_routes_read = False
+        await built.work.end_of_turn()
 
 
 def _stop_on_failure(ended: asyncio.Task[None], stop: asyncio.Event) -> None:

@@ -15,16 +15,22 @@ from reconciler.model import clock
 from reconciler.notifications import observers, service_observers
 from reconciler.notifications.board import Board
 from reconciler.notifications.certificates import CertificateObserver
+from reconciler.notifications.models import OF_INSTANCES
 from reconciler.notifications.observers import ObserverLoop
 from reconciler.notifications.outbox import Outbox
+from reconciler.notifications.owners import Owners
 from reconciler.notifications.rendering import NotificationPlace
+from reconciler.notifications.replicas import ReplicaObserver
 from reconciler.notifications.service_observers import DamageObserver
 from reconciler.ops import databases
+from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.work import Holder, Work
 from reconciler.server import delivering, following
 from reconciler.settings.models import Settings
-from reconciler.store import files
-from reconciler.store.contract import Operations, Store
+from reconciler.store import files, notices
+from reconciler.store.contract import Leases, Notice, Operations, Store
+from reconciler.store.notices import NotificationsBody
 from reconciler.store.records import ResourceChange
 
 CONNECTIONS = 2  # for each target: an alert and a test, so that those that hang keep no other waiting
@@ -42,6 +48,11 @@ class Notifying:
     certificates: CertificateObserver
     damage: DamageObserver
 
+    async def hear(self, notice: Notice) -> None:
+        """Follow what another replica changed of notifications. Raises MsgspecError."""
+        body = notices.decode(notice.body, NotificationsBody)
+        self.board.follow(body.number, body.noted)
+
     def reloaded(self, settings: Settings) -> None:
         """Check the certificate again: the new settings may have fixed it."""
         self.certificates.again(certificate=settings.tls.cert_file)
@@ -51,6 +62,7 @@ class Notifying:
         async with asyncio.TaskGroup() as group:
             if self.outbox is not None:
                 group.create_task(self._send(self.outbox), name="alerts")
+            group.create_task(self.board.keep(), name="notifications-of-others")
             group.create_task(self.watch.keep(), name="look-for-trouble")
             group.create_task(self.damage.keep(), name="look-for-damage")
 
@@ -71,14 +83,41 @@ async def build_notifying(
     manager: Manager,
     listeners: Sequence[socket.socket],
     secrets: SecretSources,
+    holder: Holder,
+    leases: Leases | None,
 ) -> Notifying:
-    """Build it with the notifications that an earlier start stored. Raises StoreFault."""
+    """Build it with the notifications that an earlier start stored. `holder` knows the leases of this replica, and
+    `leases` all replicas; None if there is only this process. Raises StoreFault.
+    """
+    work = Work(holder)
     place = NotificationPlace(settings.organization, settings.web_url)
     retention = timedelta(seconds=settings.notifications.retention)
-    board = Board(operations, clock=clock.now, place=place, retention=retention, targets=settings.alerts)
+    others = None
+    owners = Owners()
+    if leases is not None:
+        others = ReplicaObserver(
+            leases.ages,
+            lambda: {
+                one.instance for one in board.kept.values() if one.resolved is None and one.domain in OF_INSTANCES
+            },
+            forget=leases.forget,
+            monotonic=time.monotonic,
+            work=work,
+        )
+        owners = Owners(
+            settings.replica.name,
+            leases=holder,
+            follows=lambda name: repositories.reconciler(name) is not None,
+            is_gone=others.is_gone,
+        )
+    board = Board(operations, clock=clock.now, place=place, retention=retention, targets=settings.alerts, owners=owners)
     await board.load()
     outbox = Outbox(board, place=place, clock=clock.now) if settings.alerts else None
-    changes = observers.ConfigurationObserver(store, monotonic=time.monotonic)
+
+    def held() -> list[Reconciler]:
+        return [one for one in repositories.reconcilers() if holder.holds(one.watched.name)]
+
+    changes = observers.ConfigurationObserver(store, monotonic=time.monotonic, work=work)
     store.subscribe(ResourceChange, changes.heard)
     ends = CertificateObserver(
         repositories.reconcilers,
@@ -90,15 +129,15 @@ async def build_notifying(
         authorities=settings.outbound.ca_file,
     )
     places, state = databases.database_places(settings), settings.state_dir
-    damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(places.operations))
+    damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(places.operations), work=work)
     # Of all that is kept: any folder of it may be a disk of its own.
     folders = (state, places.store.parent, state / following.MIRRORS, state / delivering.QUEUES)
     watch = ObserverLoop(
         board,
         (
-            observers.RepositoryObserver(repositories.reconcilers, store),
+            observers.RepositoryObserver(held, store),
             observers.FlowObserver(
-                repositories.reconcilers,
+                held,
                 store,
                 followed=manager.followed,
                 delivers=manager.delivers,
@@ -112,6 +151,7 @@ async def build_notifying(
             service_observers.StoreObserver(store, unwritten=lambda: board.unwritten, clock=clock.now),
             damage,
             service_observers.OpenFilesObserver(),
+            *(() if others is None else (others,)),
         ),
         every=settings.notifications.interval,
     )

@@ -39,12 +39,14 @@ from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.work import Alone, Work
 from reconciler.review.service import Reviewing
 from reconciler.server import delivering, following, notifying, process, serving, sign_in
 from reconciler.server.delivering import Delivering
 from reconciler.server.notifying import Notifying
 from reconciler.server.process import ShutdownDeadline
 from reconciler.server.project_following import RenderingFollowing
+from reconciler.server.replicating import ReplicaParts
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.settings.models import Settings
 from reconciler.store import engines, files
@@ -86,6 +88,8 @@ class Parts(NamedTuple):
     notifying: Notifying
     auditing: AuditUpkeep
     rendering: RenderingFollowing
+    work: Work
+    following: asyncio.Task[None] | None  # the changes of other replicas
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +102,12 @@ async def build_parts(
     """
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
-        store, operations = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        store, operations, replication = await opened.enter_async_context(
+            _store(settings, bound, new_store=plan.new_store)
+        )
+        replica = None if replication is None else ReplicaParts.build(store, replication)
+        holder = Alone()
+        work = Work(holder)
         accounts = await _accounts(plan, store, operations)
         worker = await opened.enter_async_context(_worker(settings, bound, store))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
@@ -112,8 +121,9 @@ async def build_parts(
             ),
             secrets=partial(delivery_secrets.available_secrets, sources),
             clock=clock.now,
+            work=work,
         )
-        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
+        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now, work=work)
         store.subscribe(ResourceChange, auditing.heard)
         repositories = Repositories(
             ReconcileEnvironment(
@@ -126,7 +136,9 @@ async def build_parts(
             )
         )
         opened.push_async_callback(repositories.stop)
-        signing = await opened.enter_async_context(_sign_in(settings, bound, operations, accounts))
+        signing = await opened.enter_async_context(
+            _sign_in(settings, bound, operations, accounts, is_shared=replica is not None)
+        )
         delivery = await opened.enter_async_context(
             delivering.delivering(settings, listeners, store=store, applier=applier, secrets=sources)
         )
@@ -139,6 +151,8 @@ async def build_parts(
             manager=delivery.manager,
             listeners=listeners,
             secrets=sources,
+            holder=holder,
+            leases=None if replication is None else replication.leases,
         )
         services = _services(
             settings,
@@ -151,10 +165,14 @@ async def build_parts(
             manager=delivery.manager,
             watching=watching,
             flow_key=await operations.flow_key(),
+            replica=replica,
         )
-        rendering = RenderingFollowing(applier.render)
+        following_changes = None
+        if replica is not None:
+            following_changes = await opened.enter_async_context(replica.following_changes(services, watching))
+        rendering = RenderingFollowing(applier.render, work)
         store.subscribe(ResourceChange, rendering.heard)
-        yield Parts(services, repositories, delivery, watching, auditing, rendering)
+        yield Parts(services, repositories, delivery, watching, auditing, rendering, work, following_changes)
 
 
 class SignInParts(NamedTuple):
@@ -168,11 +186,11 @@ class SignInParts(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def _sign_in(
-    settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts
+    settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts, *, is_shared: bool
 ) -> AsyncIterator[SignInParts]:
     """Run sign-in. At the end, the last uses of keys and sessions are written. Raises StoreFault."""
     lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
-    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
+    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now, is_shared=is_shared)
     await sessions.load()
     people, provider = None, None
     async with contextlib.AsyncExitStack() as opened:
@@ -199,6 +217,7 @@ def _services(
     manager: Manager,
     watching: Notifying,
     flow_key: bytes,
+    replica: ReplicaParts | None,
 ) -> Services:
     """Return everything that the API may use. It is a long list without decisions."""
     in_flight: dict[str, int] = {}
@@ -212,6 +231,8 @@ def _services(
         board=watching.board,
         outbox=watching.outbox,
         clock=clock.now,
+        following=None if replica is None else replica.following,
+        contact=None if replica is None else replica.contact,
     )
     has_tls = serving.configured_certificate(settings) is not None
     events = Events(lambda: event_facts(repositories, manager.figures()), lambda: watching.board.kept)
@@ -250,6 +271,8 @@ def _services(
         in_flight=in_flight,
         traffic=traffic,
         samples=metrics.samples,
+        following=metrics.following,
+        contact=metrics.contact,
     )
 
 
@@ -272,20 +295,23 @@ async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
-    """Load the directory after the checks of `auth.type`. Raises Refused, StoreFault."""
+    """Load the directory after the checks of `auth.type`. Of several replicas, one starts after the other here. Raises
+    Refused, StoreFault.
+    """
     settings = plan.settings
-    accounts = Accounts(store, await store.directory(), clock=clock.now)
-    await sign_in.settle_auth(
-        accounts,
-        store,
-        operations,
-        configured=settings.auth.type,
-        is_confirmed=plan.confirm_auth_change,
-        check=partial(sign_in.check_provider, settings),
-    )
-    if settings.auth.type == "oidc":
-        await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
-    await accounts.ensure_project(DEFAULT_PROJECT)
+    async with sign_in.one_at_a_time(store):
+        accounts = Accounts(store, await store.directory(), clock=clock.now)
+        await sign_in.settle_auth(
+            accounts,
+            store,
+            operations,
+            configured=settings.auth.type,
+            is_confirmed=plan.confirm_auth_change,
+            check=partial(sign_in.check_provider, settings),
+        )
+        if settings.auth.type == "oidc":
+            await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
+        await accounts.ensure_project(DEFAULT_PROJECT)
     return accounts
 
 

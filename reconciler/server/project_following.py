@@ -12,12 +12,14 @@ from typing import NamedTuple, Protocol
 from reconciler.delivery.contract import Behind
 from reconciler.model import errors
 from reconciler.model.routes import Routes
+from reconciler.replicas.work import ALONE, Work
 from reconciler.store.records import ResourceChange
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 10.0  # after a project could not be read or followed
 LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of before are used
+LEFT_SECONDS = 60.0  # after another replica changed a project, which renders it at once
 PAUSE_SECONDS = 0.05  # between two readings, for what changes together
 
 
@@ -53,7 +55,7 @@ class ProjectFollowing(ABC):
         self._waiting[project] = None
         self._woken.set()
 
-    async def keep(self, projects: Iterable[str]) -> None:
+    async def keep(self, projects: Iterable[str] = ()) -> None:
         """Follow these projects, then for ever those that change."""
         for project in projects:
             self.ask(project)
@@ -168,13 +170,33 @@ class RouteFollowing(ProjectFollowing):
 
 
 class RenderingFollowing(ProjectFollowing):
-    """Renders the Configurations of projects that change, as far as Collectors run them."""
+    """Renders the Configurations of projects that change, as far as Collectors run them.
+
+    A replica renders what it commits. A while later, the one that does the work that is done once renders what is left,
+    in case the other one is gone.
+    """
 
     verb = "renders"
 
-    def __init__(self, render: Callable[[str], Awaitable[bool]]) -> None:
+    def __init__(
+        self, render: Callable[[str], Awaitable[bool]], work: Work = ALONE, *, left_seconds: float = LEFT_SECONDS
+    ) -> None:
         super().__init__()
         self._render = render
+        self._work = work
+        self._left_seconds = left_seconds
+        self._asking: set[str] = set()  # for projects that other replicas changed
+
+    def heard(self, told: ResourceChange) -> None:
+        if not told.is_remote:
+            super().heard(told)
+        elif told.changed and told.project is not None and told.project not in self._asking and self._work.is_mine:
+            self._asking.add(told.project)
+            asyncio.get_running_loop().call_later(self._left_seconds, self._ask_for_left, told.project)
+
+    def _ask_for_left(self, project: str) -> None:
+        self._asking.discard(project)
+        self.ask(project)
 
     async def _follow(self, project: str) -> bool:
         return await self._render(project)

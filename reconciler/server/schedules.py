@@ -18,6 +18,7 @@ from reconciler.model import errors
 from reconciler.model.audit_chain import ZERO, ChainAnchor, ChainHead
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
+from reconciler.replicas.work import ALONE, Work
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import AuditRow, ResourceChange
 
@@ -107,12 +108,15 @@ PAUSE_SECONDS = 0.02  # between two steps: others write in between
 class AuditUpkeep:
     """The upkeep of one store's audit."""
 
-    def __init__(self, store: Store, refusals: RefusedAttempts, *, retention: float, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, refusals: RefusedAttempts, *, retention: float, clock: Clock, work: Work = ALONE
+    ) -> None:
         """`retention` in seconds."""
         self._store = store
         self.refusals = refusals
         self._retention = retention
         self._clock = clock
+        self._work = work
         self._said: ChainHead | None = None
         self._said_anchor = NOTHING
         self._writing = asyncio.Lock()
@@ -133,8 +137,8 @@ class AuditUpkeep:
             await self.minute()
 
     def heard(self, told: ResourceChange) -> None:
-        """Handle a change of resources: after a run the head is logged at once."""
-        if told.origin is not None:
+        """Handle a change of resources: after a run of this replica the head is logged at once."""
+        if told.origin is not None and not told.is_remote:
             self._ran.set()
 
     async def minute(self) -> None:
@@ -185,10 +189,10 @@ class AuditUpkeep:
         )
 
     async def forget(self) -> None:
-        """Remove links past their retention, a step at a time. Raises StoreFault."""
+        """Remove links past their retention, a step at a time, if it is this replica's turn. Raises StoreFault."""
         before = rfc3339(self._clock() - timedelta(seconds=self._retention))
         is_more = True
-        while is_more:
+        while is_more and self._work.is_mine:
             is_more = await self._store.forget_events(before=before)
             anchor, _ = await self._store.audit_ends()
             self._say_anchor(anchor)

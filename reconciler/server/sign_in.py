@@ -8,11 +8,12 @@ the record of the new type. If the process crashes between the two, people sign 
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -86,6 +87,21 @@ async def check_provider(settings: Settings) -> None:
         raise Refused(f"Nothing was removed, since nobody could sign in afterwards: {reason}.") from None
     finally:
         await asked.close()
+
+
+START = "~start"  # locked instead of a project, which cannot have this name
+START_SECONDS = 60.0
+
+
+@contextlib.asynccontextmanager
+async def one_at_a_time(store: Store) -> AsyncIterator[None]:
+    """Keep other replicas that start from the same steps meanwhile. Raises Refused, StoreFault."""
+    async with contextlib.AsyncExitStack() as held:
+        try:
+            await held.enter_async_context(store.locked(START, seconds=START_SECONDS))
+        except TimeoutError:
+            raise Refused("Another replica has been starting for a minute; look at its log, and start again.") from None
+        yield
 
 
 NAME = "admin"

@@ -5,7 +5,6 @@ memory at a time, and finds the first one that does not fit its events.
 """
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -17,9 +16,9 @@ import msgspec
 
 from reconciler.model import audit_chain, errors, text
 from reconciler.model.audit_chain import ChainAnchor, ChainHead, ChainHeader, ChainRewrite, Content
-from reconciler.store import commit, database
-from reconciler.store.database import Connection
+from reconciler.store import commit, damage, database
 from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
+from reconciler.store.statements import Connection
 
 LINKS = 20  # removed in one step; most have few events
 EVERY_LINK = -1
@@ -42,32 +41,31 @@ class ChainLink(NamedTuple):
 
 def forget(connection: Connection, *, before: str) -> bool:
     """Remove some of the oldest links whose events are all from before an instant, up to the first that stays. Return
-    True if there may be more. Raises `StoreFault`.
+    True if there may be more. It is part of a transaction. Raises errors of the engine.
     """
-    with database.faults("swept"), database.transaction(connection, kind="immediate"):
-        with closing(read_links(connection, LINKS)) as oldest:
-            gone = list(itertools.takewhile(lambda link: link.header.last_at < before, oldest))
-        if not gone:
-            return False
-        last = gone[-1]
-        number = last.header.number
-        previous = gone[-2].hash if len(gone) > 1 else connection.all("audit_anchor")[0][1]
-        proof = None
-        if last.is_checked:
-            # If the hash of its content is not stored, it is computed from the events.
-            content = last.content or _content(connection, number, is_verified=False).digest()
-            proof = audit_chain.proof(previous, last.header, content)
-        events, last_event = sum(link.header.events for link in gone), connection.value("last_event_until", number)
-        connection.run("put_anchor", *last.head, events, last_event, proof)
-        connection.run("remove_links", number)
-        connection.run("remove_events", number)
-        connection.run("remove_rewrites", number)
+    with closing(read_links(connection, LINKS)) as oldest:
+        gone = list(itertools.takewhile(lambda link: link.header.last_at < before, oldest))
+    if not gone:
+        return False
+    last = gone[-1]
+    number = last.header.number
+    previous = gone[-2].hash if len(gone) > 1 else connection.all("audit_anchor")[0][1]
+    proof = None
+    if last.is_checked:
+        # If the hash of its content is not stored, it is computed from the events.
+        content = last.content or _content(connection, number, is_verified=False).digest()
+        proof = audit_chain.proof(previous, last.header, content)
+    events, last_event = sum(link.header.events for link in gone), connection.value("last_event_until", number)
+    connection.run("put_anchor", *last.head, events, last_event, proof)
+    connection.run("remove_links", number)
+    connection.run("remove_events", number)
+    connection.run("remove_rewrites", number)
     return True
 
 
 def read_links(connection: Connection, limit: int = EVERY_LINK) -> Generator[ChainLink, None, None]:
     """Yield the links in order, the oldest first."""
-    with closing(connection.run("links", limit)) as rows:
+    with closing(connection.stream("links", limit)) as rows:
         for row in rows:
             yield ChainLink(ChainHeader(*row[:5]), *row[5:])
 
@@ -77,7 +75,7 @@ def _content(connection: Connection, link: int, *, is_verified: bool) -> Content
     BrokenChain for an event that changed after its redaction.
     """
     content = Content()
-    with closing(connection.run("chained_events", link)) as rows:
+    with closing(connection.stream("chained_events", link)) as rows:
         for number, *values, salt, before, after in rows:
             event = AuditRow(*values)
             leaf = audit_chain.leaf(number, event, salt)
@@ -100,14 +98,14 @@ def render_event_page(
     connection: Connection, wanted: AuditWanted, *, limit: int, documents: bool
 ) -> tuple[list[bytes], AuditPlace | None]:
     """Return the next events, newest first, and the position after which the next page begins; None at the end. With
-    `documents` each event has the versions that it refers to. Raises sqlite3.Error.
+    `documents` each event has the versions that it refers to. Raises errors of the engine.
     """
     projects, *others, after = wanted
-    within = None if projects is None else json.dumps(sorted(projects))
+    within = None if projects is None else sorted(projects)
     shown: list[bytes] = []
     size, most = 0, min(limit, PAGE)
-    with database.transaction(connection, kind="deferred"):
-        found = connection.run("audit_events", *(after or NEWEST), within, *others, most)
+    with connection.reading():
+        found = connection.stream("audit_events", *(after or NEWEST), within, *others, most)
         with closing(found):
             for link, number, *event in found:
                 place = AuditPlace(link, number)
@@ -134,7 +132,7 @@ def _render_event(connection: Connection, place: AuditPlace, event: AuditRow, *,
 def _version(connection: Connection, event: AuditRow, number: int | None) -> msgspec.Raw | None:
     """Return the version that an event refers to, as in the resource's history; None if there is none."""
     row = connection.first("version_shown", event.project, event.kind, event.name, number)
-    return None if row is None else msgspec.Raw(database.shown_row(row, damaged=lambda *_: None))
+    return None if row is None else msgspec.Raw(damage.shown_row(row, damaged=lambda *_: None))
 
 
 def _detail(event: AuditRow) -> dict[str, object] | None:
@@ -152,7 +150,7 @@ def _detail(event: AuditRow) -> dict[str, object] | None:
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 RESTORED = "events were cut off, or an older copy was put in the store's place"
 
-Watched = Callable[[Connection], AbstractContextManager[object]]
+Watched = Callable[[database.Connection], AbstractContextManager[object]]
 """Watch a connection while it is read; may interrupt it."""
 
 
@@ -201,7 +199,12 @@ def verify(
     `watched` does.
     """
     with database.faults("read"), closing(database.open_reader(path)) as connection, watched(connection):
-        connection.execute("begin deferred")  # all reads see one revision
+        return verify_chain(connection, known=known, since=since)
+
+
+def verify_chain(connection: Connection, *, known: ChainHead | None, since: str | None) -> VerifiedChain:
+    """As `verify`, of the store of a connection. Raises BrokenChain and errors of the engine."""
+    with connection.reading():
         anchor = commit.read_anchor(connection)
         if anchor is None:
             raise BrokenChain("The audit has lost its anchor, the hash that its first link follows.")

@@ -2,28 +2,25 @@
 
 What writes runs on the thread that writes. Only rows are written here: rules about resources are the planner's.
 
-A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites the freed bytes, but when
-rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages. So
-the file is written again, and then the log is emptied (`erase_traces`). The commit records in the store that this is
-due, so it survives a crash.
+A commit may overwrite a secret that should not have been stored, and the engine may leave copies of it. The commit
+records in the store that they are to be erased (`Store.erase_traces`), so it survives a crash.
 """
 
 import math
 import os
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from time import monotonic
 from typing import Any
+
+import msgspec
 
 from reconciler.model import audit_chain
 from reconciler.model.audit_chain import ChainAnchor, ChainHead, ChainRewrite, Content
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS
-from reconciler.store import database, records
-from reconciler.store.contract import Moved, StoreFault
-from reconciler.store.database import Connection
+from reconciler.store import damage, records
+from reconciler.store.contract import BUSY, LeaseLost, Moved, StoreFault
+from reconciler.store.statements import Connection
 
 
 def read_anchor(connection: Connection) -> ChainAnchor | None:
@@ -33,13 +30,13 @@ def read_anchor(connection: Connection) -> ChainAnchor | None:
 
 
 def chain_head(connection: Connection) -> ChainHead:
-    """Return the last link, or the anchor when there is none behind it. Raises sqlite3.Error."""
+    """Return the last link, or the anchor when there is none behind it. Raises errors of the engine."""
     number, value, *_ = connection.first("last_link") or connection.all("audit_anchor")[0]
     return ChainHead(number, value)
 
 
 class NextLink:
-    """Inside one transaction: write events and redactions, then `close`. All methods raise sqlite3.Error."""
+    """Inside one transaction: write events and redactions, then `close`. All methods raise errors of the engine."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -51,7 +48,8 @@ class NextLink:
     def write(self, events: Sequence[records.AuditRow]) -> None:
         """Add events to the link and the audit."""
         rows = []
-        for number, event in enumerate(events, self._connection.value("last_event") + 1 if events else 0):
+        for number, told in enumerate(events, self._connection.value("last_event") + 1 if events else 0):
+            event = _storable(self._connection, told)
             salt = None if event.detail is None else os.urandom(audit_chain.SALT_BYTES)
             self._content.add(audit_chain.leaf(number, event, salt), at=event.at)
             rows.append((number, self._number, *event, salt))
@@ -64,8 +62,8 @@ class NextLink:
             return
         number, *values, salt = found
         event = records.AuditRow(*values)
-        left = event._replace(detail=quote.text)
-        self._connection.run("rewrite_detail", quote.text, number)
+        left = event._replace(detail=self._connection.storable(quote.text))
+        self._connection.run("rewrite_detail", left.detail, number)
         before, after = audit_chain.leaf(number, event, salt), audit_chain.leaf(number, left, None)
         self._rewrites.append(ChainRewrite(number, before, after))
 
@@ -82,16 +80,17 @@ class NextLink:
         self._connection.each("insert_rewrite", ((one.event, link.number, one.before, one.after) for one in rewrites))
 
 
+def _storable(connection: Connection, event: records.AuditRow) -> records.AuditRow:
+    """Return an event as it will be read, since its hash covers that."""
+    values: list[Any] = [connection.storable(one) if isinstance(one, str) else one for one in event]
+    return records.AuditRow(*values)
+
+
 def tell(connection: Connection, events: Sequence[records.AuditRow]) -> None:
-    """Write events as one link, inside a transaction. Raises sqlite3.Error."""
+    """Write events as one link, inside a transaction. Raises errors of the engine."""
     link = NextLink(connection)
     link.write(events)
     link.close()
-
-
-DEADLINE_STEPS = 1_000  # of SQLite's virtual machine between two checks of the clock: less than a millisecond
-TOO_SLOW = "This changes too much to be stored in the time that a change has; commit or send it in parts."
-BUSY = "The store was busy with other changes for too long, and nothing was changed; try again."
 
 
 MOST_KEYS = 200
@@ -113,32 +112,22 @@ def commit(
     *,
     record: records.Record,
     deadline: float = math.inf,
+    then: Callable[[Connection, int], None] = lambda _connection, _revision: None,
 ) -> int:
-    """Write the record, then the parts, which are taken one at a time. Return the revision afterwards.
+    """Write the record, then the parts, which are taken one at a time. Return the revision afterwards. `then` is called
+    with it at the end of the transaction.
 
     At `deadline`, an instant of `time.monotonic`, everything is rolled back. Raises `Moved`, `StoreFault`, and anything
     that taking a part raises.
     """
     if monotonic() >= deadline:
         raise StoreFault(BUSY)
-    with database.faults("written"), database.transaction(connection, kind="immediate"):
+    with connection.faults("written"), connection.writing():
         revision = int(connection.value("revision"))
-        with _until(deadline, connection):
-            return _write(connection, coming, record=record, revision=revision)
-
-
-@contextmanager
-def _until(deadline: float, connection: Connection) -> Iterator[None]:
-    """Interrupt statements on the connection at the deadline. Commit and rollback are outside this context."""
-    connection.set_progress_handler(lambda: monotonic() >= deadline, DEADLINE_STEPS)
-    try:
-        yield
-    except sqlite3.OperationalError as fault:
-        if fault.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-            raise StoreFault(TOO_SLOW) from fault
-        raise
-    finally:
-        connection.set_progress_handler(None, 0)
+        with connection.until(deadline):
+            after = _write(connection, coming, record=record, revision=revision)
+            then(connection, after)
+            return after
 
 
 def _write(connection: Connection, coming: Iterable[records.Changes], *, record: records.Record, revision: int) -> int:
@@ -168,6 +157,8 @@ def _is_seen(record: records.Record) -> bool:
 
 
 def _write_record(connection: Connection, record: records.Record, link: NextLink) -> None:
+    if record.lease is not None and connection.first("lease_of_record", *record.lease) is None:
+        raise LeaseLost(f"Another replica follows the repository {record.lease.repository} by now.")
     released = record.release_repository
     for name in filter(None, (record.forget_files_of, released)):
         connection.run("forget_files", name)
@@ -176,7 +167,7 @@ def _write_record(connection: Connection, record: records.Record, link: NextLink
     for name in filter(None, (record.forget_held_of, released)):
         connection.run("forget_held", name)
     if released is not None:
-        connection.run("release_resources", released)
+        _release(connection, released)
         connection.run("forget_ledger", released)
         connection.run("remove_repository", released)
     approval = record.approval
@@ -197,6 +188,17 @@ def _write_record(connection: Connection, record: records.Record, link: NextLink
         connection.run("insert_run", *record.run)
     if record.repository is not None:
         connection.run("put_repository", *record.repository)
+
+
+def _release(connection: Connection, repository: str) -> None:
+    """Give the resources of a repository to the API; it knows no drift."""
+    rewritten = []
+    for status, *key in connection.all("drifting_statuses", repository):
+        shown = msgspec.json.decode(status, type=dict[str, msgspec.Raw])
+        shown.pop("drift", None)
+        rewritten.append((msgspec.json.encode(shown), *key))
+    connection.each("put_status", rewritten)
+    connection.run("release_resources", repository)
 
 
 def _write_part(connection: Connection, part: records.Changes, link: NextLink) -> bool:
@@ -229,16 +231,14 @@ def _write_resources(connection: Connection, part: records.Changes) -> None:
     # The row id of each version, by project, kind, name and version.
     first = connection.value("last_version") + 1
     numbers = {row[:4]: number for number, row in enumerate(part.versions, first)}
-    checked = ((*row, database.checksum_of(row.body, row.secrets)) for row in part.versions)
+    checked = ((*row, damage.checksum_of(row.body, row.secrets)) for row in part.versions)
     connection.each("insert_version", ((number, *row) for number, row in enumerate(checked, first)))
     connection.each("insert_reference", part.references)
     connection.each("put_head", ((*row, numbers.get(row[:4])) for row in part.heads))
     connection.each("put_head_status", ((*row[3:], *row[:3]) for row in part.head_statuses))
     connection.each("forget_past_route", (row[:2] for row in part.past_routes if row.past is None))
     connection.each("put_past_route", (row for row in part.past_routes if row.past is not None))
-    rewritten = (
-        (row.body, row.secrets, database.checksum_of(row.body, row.secrets), *row[:4]) for row in part.rewritten
-    )
+    rewritten = ((row.body, row.secrets, damage.checksum_of(row.body, row.secrets), *row[:4]) for row in part.rewritten)
     connection.each("rewrite_version", rewritten)
     # One that is in force may hold what is masked or redacted here.
     connection.each("forget_renderings", {(row.project,) for row in part.rewritten})
@@ -248,8 +248,8 @@ def _write_renderings(connection: Connection, part: records.Changes) -> bool:
     """Tell if any of them changes a status."""
     is_seen = False
     for row in part.renderings:
-        if connection.run("put_rendering", *row[:7]).rowcount:
-            changed = connection.run("put_rendering_status", row.status, row.status_before, *row[:2]).rowcount
+        if connection.run("put_rendering", *row[:7]):
+            changed = connection.run("put_rendering_status", row.status, row.status_before, *row[:2])
             is_seen = is_seen or bool(changed)
     return is_seen
 
@@ -258,8 +258,8 @@ def _write_lineages(connection: Connection, part: records.Changes) -> bool:
     """Write lineages. Return True if one was stored: a resource that changed meanwhile stays as it is."""
     filled_in = False
     for row in part.lineages:
-        if connection.run("explain_head", row.status, *row[:4], row.status_before).rowcount:
-            told = connection.run("explain_version", row.origin, *row[:4], row.before).rowcount
+        if connection.run("explain_head", row.status, *row[:4], row.status_before):
+            told = connection.run("explain_version", row.origin, *row[:4], row.before)
             filled_in = filled_in or bool(told) or row.status != row.status_before
     return filled_in
 
@@ -275,37 +275,3 @@ def _write_quotes(connection: Connection, quotes: Iterable[records.QuoteRow], li
             connection.run("rewrite_message", quote.text, quote.id)
         else:
             connection.run(_STATUS_REWRITES[quote.of], quote.text, quote.id, quote.ordinal)
-
-
-WAIT_MILLISECONDS = 250  # for readers of an older revision; writes wait meanwhile
-
-
-def erase_traces(connection: Connection, *, folder: Path) -> records.Traces:
-    """Erase the traces, unless a reader still needs them. `folder` must have room for a copy of the file.
-
-    If the process is killed, the next call starts again. It takes seconds for each gigabyte of the file. Raises
-    `StoreFault`.
-    """
-    with database.faults("cleared of traces"), ExitStack() as waiting:
-        connection.execute(f"pragma busy_timeout = {WAIT_MILLISECONDS}").fetchone()
-        waiting.callback(connection.execute, f"pragma busy_timeout = {database.BUSY_MILLISECONDS}")
-        if connection.first("traces") is None:
-            return records.Traces.NONE
-        # A reader of an older revision keeps the log from being emptied, and the log would get the whole new file.
-        if not _empty_log(connection):
-            return records.Traces.KEPT
-        # The copy contains secrets and may be large, so it is made beside the store and not in the system's temporary
-        # folder. The pragma is deprecated; a SQLite built without it uses the temporary folder.
-        quoted = str(folder).replace("'", "''")
-        connection.execute(f"pragma temp_store_directory = '{quoted}'").fetchone()
-        connection.execute("vacuum")
-        if not _empty_log(connection):
-            return records.Traces.KEPT
-        connection.run("forget_traces")
-    return records.Traces.ERASED
-
-
-def _empty_log(connection: Connection) -> bool:
-    """Copy the log into the file and empty it; return False while a reader needs an older revision."""
-    (busy, *_) = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
-    return not busy

@@ -25,7 +25,8 @@ every row that it gets. One suite of tests proves these promises on every engine
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Protocol, TypeVar
+from datetime import timedelta
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from reconciler.model import errors
 from reconciler.model.audit_chain import ChainAnchor, ChainHead
@@ -36,9 +37,20 @@ from reconciler.store import records
 
 C = TypeVar("C", records.Committed, records.ResourceChange, Amendment)
 
+Announced: TypeAlias = records.Committed | records.ResourceChange | Amendment
+
 
 class StoreFault(errors.Transient):
-    """The store could not read or write; nothing of the commit was kept."""
+    """The store could not read or write; nothing of the commit was kept, unless it is an `OutcomeUnknown`."""
+
+
+class OutcomeUnknown(StoreFault):
+    """The connection was lost while a commit was confirmed: all of it may be stored, or nothing."""
+
+
+LOST_FACT = "The store has lost its fact `{name}`: restore a backup."
+TOO_SLOW = "This changes too much to be stored in the time that a change has; commit or send it in parts."
+BUSY = "The store was busy with other changes for too long, and nothing was changed; try again."
 
 
 class Damaged(errors.Refused):
@@ -53,8 +65,18 @@ class Moved(errors.Transient):
     """The held deletions are not those that the approval names; the caller must read them again."""
 
 
+class StaleChange(StoreFault):
+    """Another process changed the directory or the notifications since the caller read them; the caller must read them
+    again and decide anew.
+    """
+
+
 class LeaseLost(errors.Transient):
     """Another replica follows the repository of a record by now; nothing of the commit was kept."""
+
+
+class NameTaken(errors.Refused):
+    """Another process took the name of this replica."""
 
 
 class Store(Protocol):
@@ -68,8 +90,12 @@ class Store(Protocol):
         """Call `listener` after every commit, `ResourceChange` or `Amendment`, whatever part of the process wrote it.
 
         It is called on the event loop, once the change is on the disk and before the write returns, in the order of
-        changes. It must not raise, and takes microseconds.
+        changes. It must not raise, and takes microseconds. Changes of other replicas come milliseconds later
+        (`reconciler.replicas.following`).
         """
+
+    def announce(self, change: Announced) -> None:
+        """Call the listeners for a change of another replica."""
 
     async def revision(self) -> int:
         """The number of commits with changes so far. Raises `StoreFault` where the store cannot be used any more."""
@@ -180,10 +206,14 @@ class Store(Protocol):
         """Make sure that a project exists."""
 
     async def directory(self) -> Directory:
-        """Return people, memberships, keys, invitations and projects, at one revision."""
+        """Return people, memberships, keys, invitations and projects, at one revision, with the `number` of the last
+        amendment.
+        """
 
-    async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
-        """Write one change of the directory with its audit event; the revision stays. Raises StoreFault."""
+    async def amend(self, amendment: Amendment, *, after: int, audit: records.AuditRow) -> None:
+        """Write one change of the directory with its audit event, as the amendment that follows the number `after`; the
+        revision stays. Raises StaleChange if another process amended the directory since, StoreFault.
+        """
 
     async def tell(self, events: Sequence[records.AuditRow]) -> None:
         """Write audit events of facts that are not in the store, as one link. Raises StoreFault."""
@@ -232,8 +262,8 @@ class Operations(Protocol):
     async def flow_key(self) -> bytes:
         """Return the key of sealed sign-ins (`reconciler.auth.oidc.flows`): 32 random bytes, made once."""
 
-    async def sessions(self) -> list[records.SessionRow]:
-        """Return every session, the oldest first."""
+    async def sessions(self, digests: Collection[bytes] | None = None) -> list[records.SessionRow]:
+        """Return every session, or those with these digests, the oldest first."""
 
     async def put_session(self, row: records.SessionRow, *, without: Collection[bytes] = ()) -> None:
         """Add a session and remove those with the digests `without`, in one transaction."""
@@ -244,20 +274,102 @@ class Operations(Protocol):
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
         """Note when sessions were seen last, by digest."""
 
-    async def notifications(self) -> list[records.NotificationRow]:
-        """Return every notification in the order of ids."""
+    async def notifications(self) -> records.NotificationRows:
+        """Return every notification in the order of ids, the statuses that people gave them by notification and person,
+        and the number of the last change, at one moment.
+        """
 
-    async def notification_statuses(self) -> list[records.NotificationStatusRow]:
-        """Return the statuses that people gave notifications, by notification and person."""
-
-    async def note(self, noted: records.Noted) -> None:
-        """Store one change of the notifications in one transaction."""
-
-    async def put_notification_status(self, row: records.NotificationStatusRow) -> None:
-        """Store a person's status of a notification; `unread` removes it."""
+    async def note(self, noted: records.Noted, *, after: int) -> int:
+        """Store one change of the notifications in one transaction, as the one that follows the number `after`; return
+        its own number. Raises StaleChange if another process changed them since.
+        """
 
     async def close(self) -> None:
         """Finish the writes that wait, and close."""
+
+
+class Notice(NamedTuple):
+    """A change that a replica tells the others, in the transaction of the change. `body` is in `store.notices`."""
+
+    number: int
+    writer: str  # the process: another one after a restart
+    kind: str
+    body: bytes
+
+
+class Heard(NamedTuple):
+    """An answer of the database: all notices since the last one, up to `revision`, that were written before the instant
+    `asked_at` of the monotonic clock, and maybe more. `missed`: some are not kept any more, so that everything must be
+    read again.
+    """
+
+    notices: Sequence[Notice]
+    revision: int
+    asked_at: float
+    missed: bool = False
+
+
+class Notices(Protocol):
+    """The changes of all replicas in one order, that of their transactions, and numbered without gaps. They are kept
+    for an hour.
+    """
+
+    @property
+    def writer(self) -> str:
+        """The name of this process in its notices."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Return True if the last question was not answered: reads and writes of the store fail at once."""
+
+    def follow(self) -> AsyncGenerator[Heard, None]:
+        """Yield each answer, for ever: soon after a notice, and at least each second. It begins where the store was
+        opened, connects again after a fault, and goes on after the last notice.
+        """
+
+    def ask(self) -> None:
+        """Ask the database soon, at most some times a second."""
+
+    async def tell(self, kind: str, body: bytes) -> None:
+        """Write a notice that belongs to no other change. Raises StoreFault."""
+
+
+class Leases(Protocol):
+    """Which replicas live, and which repository each of them follows.
+
+    All instants are the database's, so the clocks of replicas need not agree. A lease ends LEASE_SECONDS after it was
+    taken or renewed. Then another replica may take it, and it gets a greater number, which every commit of a run
+    checks (`Record.lease`): a commit and a take-over of the same repository wait for each other.
+    """
+
+    async def beat(self, replica: records.ReplicaRow) -> records.Beat:
+        """Say that a replica lives, renew its leases, and return what is known of all, at one moment. Each method is
+        one short transaction. Raises StoreFault, and NameTaken if another living process has the replica's name.
+        """
+
+    async def take(self, holder: str, groups: Sequence[Sequence[str]]) -> list[records.Lease]:
+        """Take the leases of each group, all of them or none, and return those taken. A group is left out if another
+        replica has one of its leases, or is still storing a run under it. What the holder has gets a new number.
+        """
+
+    async def release(self, holder: str, repositories: Collection[str]) -> None:
+        """End leases of this holder, so that another replica may take them at once."""
+
+    async def leave(self, replica: records.ReplicaRow) -> None:
+        """End all leases of a replica that stops, and forget it."""
+
+    async def ages(self) -> Mapping[str, timedelta]:
+        """Return the time since the last beat of each replica that has not left, living or not, by name."""
+
+    async def forget(self, age: timedelta) -> None:
+        """Forget the replicas whose last beat is older than this."""
+
+
+class Replication(NamedTuple):
+    """The parts of a store that several replicas share."""
+
+    notices: Notices
+    leases: Leases
 
 
 BATCH = 1_000  # keys that one read asks for at a time

@@ -1,127 +1,91 @@
-"""SQLite connections, named statements, numbered migrations, and the checksum of each stored version.
+"""SQLite connections and their migrations.
 
 One connection writes, any number read. Errors of SQLite and of the disk become a `StoreFault` here, and nowhere else.
 All SQL is in `queries.sql` and the migrations, here and of `ops.db` (`operations`). A migration is applied in one
 transaction with its record.
-
-The checksum is zlib's CRC-32: it finds every flipped bit, and takes less than a microsecond for a body of some
-kilobytes, so every read checks it. It protects against faulty disks and memory, not against people who can write the
-file.
 """
 
 import contextlib
 import functools
-import logging
 import os
-import re
 import sqlite3
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import resources
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from time import monotonic
+from typing import Any
 
-from reconciler.model import errors, rendering
+import msgspec
+
+from reconciler.model import errors
 from reconciler.model.errors import Refused
-from reconciler.model.rendering import LATEST, is_source
-from reconciler.store.contract import NewerStore, StoreFault
-from reconciler.store.records import DamagedVersion
-
-log = logging.getLogger(__name__)
-
-MOST_DAMAGED = 1_000  # damaged versions that are remembered; one more finds a disk that is to be replaced anyway
-
-
-def checksum_of(body: bytes, secrets: bytes | None) -> int:
-    """Return the checksum of one version."""
-    return zlib.crc32(body) if secrets is None else zlib.crc32(secrets, zlib.crc32(body))
-
-
-def is_damaged(body: bytes, secrets: bytes | None, checksum: int) -> bool:
-    """Return True if a version differs from what was stored."""
-    return checksum != checksum_of(body, secrets)
-
-
-class Damage:
-    """The versions that were found damaged. It is used from several threads."""
-
-    def __init__(self) -> None:
-        self._found: dict[DamagedVersion, None] = {}
-
-    def note(self, one: DamagedVersion) -> None:
-        """Record a damaged version."""
-        if one in self._found or len(self._found) >= MOST_DAMAGED:
-            return
-        self._found[one] = None
-        told = "Version %d of the %s %s of the project %s is damaged in the store: it is not what was stored."
-        log.error(told, one.version, one.kind, one.name, one.project)
-
-    def tell(self, is_damaged: Callable[[DamagedVersion], bool]) -> list[DamagedVersion]:
-        """Return those that are still present and damaged."""
-        for one in [each for each in self._found if not is_damaged(each)]:
-            del self._found[one]
-        return sorted(self._found)
-
-
-def shown_row(row: tuple[Any, ...], *, damaged: Callable[[str, str, int], object]) -> bytes:
-    """Return a resource as a reader gets it. For a damaged one, return a placeholder and call `damaged` with its kind,
-    name and version: a damaged resource must not break a list.
-    """
-    if is_damaged_row(row):
-        kind, name, version = row[8:]
-        damaged(kind, name, version)
-        return rendering.damaged(kind, name, version=version, latest=row[1] is not None)
-    return rendering.shown(row[:6])
-
-
-def is_damaged_row(row: tuple[Any, ...]) -> bool:
-    """Return True if a row for a reader is damaged.
-
-    Every resource of every list passes through this, so the common case needs few calls.
-    """
-    body, status, head, tail, _, _, secrets, checksum, _, _, _ = row
-    if checksum != (zlib.crc32(body) if secrets is None else checksum_of(body, secrets)):
-        return True
-    return not (is_source(head, tail) and (status is None or status == LATEST or rendering.is_json(status)))
-
+from reconciler.store import statements
+from reconciler.store.contract import LOST_FACT, TOO_SLOW, NewerStore, StoreFault
+from reconciler.store.damage import checksum_of
+from reconciler.store.statements import Migration, Row
 
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 MENDING = "restore a backup (docs/recovery.md)"
-EXAMINED = 500  # versions in one step: a few milliseconds
 STATEMENTS = 256  # prepared statements kept; there are fewer
-PACKAGES = ("reconciler.store", "reconciler.store.ops_db")  # of the statements and migrations of both files
+PACKAGE = "reconciler.store"
+PACKAGES = (PACKAGE, "reconciler.store.ops_db")  # of the statements and migrations of both files
 
-Row: TypeAlias = tuple[Any, ...]
-"""A row of SQLite is a tuple of values; the caller knows the columns."""
+DEADLINE_STEPS = 1_000  # of SQLite's virtual machine between two checks of the clock: less than a millisecond
+
+# An argument that is a list; nothing else of this program gives one to SQLite.
+sqlite3.register_adapter(list, lambda values: msgspec.json.encode(values).decode())
 
 
 class Connection(sqlite3.Connection):
-    """A connection that runs the statements of `queries.sql` by name. Raises sqlite3.Error."""
+    """See `statements.Connection`. Raises sqlite3.Error."""
 
-    def run(self, name: str, *arguments: object) -> sqlite3.Cursor:
-        """Run a statement; its rows are read one at a time. An open cursor keeps the read transaction."""
-        return self.execute(load_queries()[name], arguments)
+    def run(self, name: str, *arguments: object) -> int:
+        return self.execute(load_queries()[name], arguments).rowcount
+
+    def each(self, name: str, rows: Iterable[Sequence[object]]) -> None:
+        self.executemany(load_queries()[name], rows)
 
     def all(self, name: str, *arguments: object) -> list[Row]:
-        """Run a statement and return its rows."""
-        return self.run(name, *arguments).fetchall()
+        return self.execute(load_queries()[name], arguments).fetchall()
 
     def first(self, name: str, *arguments: object) -> Row | None:
-        """Run a statement and return its first row; None when there is none."""
-        row: Row | None = self.run(name, *arguments).fetchone()
+        row: Row | None = self.execute(load_queries()[name], arguments).fetchone()
         return row
 
     def value(self, name: str, *arguments: object) -> Any:
-        """Run a statement that always has a row, and return its first column. Raises `StoreFault` when it has none."""
         row = self.first(name, *arguments)
         if row is None:
-            raise StoreFault(f"The store has lost its fact `{name}`: restore a backup.")
+            raise StoreFault(LOST_FACT.format(name=name))
         return row[0]
 
-    def each(self, name: str, rows: Iterable[Sequence[object]]) -> None:
-        """Run a statement once for each of these rows of arguments."""
-        self.executemany(load_queries()[name], rows)
+    def stream(self, name: str, *arguments: object) -> sqlite3.Cursor:
+        # An open cursor keeps the read transaction.
+        return self.execute(load_queries()[name], arguments)
+
+    def reading(self) -> AbstractContextManager[None]:
+        return transaction(self, kind="deferred")
+
+    def writing(self) -> AbstractContextManager[None]:
+        return transaction(self, kind="immediate")
+
+    @contextlib.contextmanager
+    def until(self, deadline: float) -> Iterator[None]:
+        self.set_progress_handler(lambda: monotonic() >= deadline, DEADLINE_STEPS)
+        try:
+            yield
+        except sqlite3.OperationalError as fault:
+            if fault.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                raise StoreFault(TOO_SLOW) from fault
+            raise
+        finally:
+            self.set_progress_handler(None, 0)
+
+    def faults(self, done: str) -> AbstractContextManager[None]:
+        return faults(done)
+
+    def storable(self, text: str) -> str:
+        return text
 
 
 def open_writer(path: Path) -> Connection:
@@ -152,17 +116,6 @@ def open_reader(path: Path) -> Connection:
     """Open a connection that cannot write."""
     with faults("opened"):
         return _connect(f"{path.as_uri()}?mode=ro", "query_only = on")
-
-
-def damaged_versions(connection: Connection, *, after: int) -> tuple[list[DamagedVersion], int]:
-    """Read the next versions after the one with this number. Return the damaged ones and the number of the last one;
-    at the end that is `after`. Raises sqlite3.Error.
-    """
-    found, last = [], after
-    for last, project, kind, name, version, *held in connection.run("examined", after, EXAMINED):  # noqa: B007
-        if is_damaged(*held):
-            found.append(DamagedVersion(project, kind, name, version))
-    return found, last
 
 
 def _connect(uri: str, *pragmas: str) -> Connection:
@@ -239,34 +192,16 @@ def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
 
 @functools.cache
 def load_queries(*packages: str) -> Mapping[str, str]:
-    """Return every named statement of these packages, by default of both databases. All names differ.
+    """Return every named statement of these packages, by default of both databases."""
+    return statements.load(*(packages or PACKAGES))
 
-    A statement follows a line `-- name: <name>` and ends at its semicolon.
-    """
-    found = [resources.files(package) / "queries.sql" for package in packages or PACKAGES]
-    text = "\n".join(file.read_text(encoding="utf-8") for file in found)
-    return dict(re.findall(r"^-- name: (\w+)\n(.*?);$", text, flags=re.MULTILINE | re.DOTALL))
+
+def migrations(package: str = PACKAGE) -> tuple[Migration, ...]:
+    """Return the migrations of one of the two files, in order."""
+    return statements.migrations(package)
 
 
 APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is
-
-
-class Migration(NamedTuple):
-    """One migration; its number is the store's version after it."""
-
-    number: int
-    sql: str
-
-
-def migrations(package: str = "reconciler.store") -> tuple[Migration, ...]:
-    """Return the migrations of a package, in order."""
-    folder = resources.files(package) / "migrations"
-    found = (
-        Migration(number=int(match[1]), sql=entry.read_text(encoding="utf-8"))
-        for entry in folder.iterdir()
-        if (match := re.fullmatch(r"([0-9]{4})_\w+\.sql", entry.name))
-    )
-    return tuple(sorted(found, key=lambda migration: migration.number))
 
 
 def migrate(
@@ -304,7 +239,7 @@ def migrate(
             raise
 
 
-def open_migrated(path: Path, *, package: str = "reconciler.store", application_id: int = APPLICATION_ID) -> Connection:
+def open_migrated(path: Path, *, package: str = PACKAGE, application_id: int = APPLICATION_ID) -> Connection:
     """Open the connection that writes, and bring the file to this version. Raises StoreFault and as `migrate`."""
     connection = open_writer(path)
     try:

@@ -13,16 +13,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.store.contract import Operations, PlanningView, Store
-from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.contract import Operations, PlanningView, Replication, Store
 from reconciler.store.records import Changes, Record
 
 
 class OpenedStore(NamedTuple):
-    """The parts of an open store."""
+    """The parts of an open store. `replication` is None for one that only one process can use."""
 
     store: Store
     operations: Operations
+    replication: Replication | None = None
 
 
 async def open_store(url: str, state_directory: Path) -> OpenedStore:
@@ -48,7 +48,10 @@ async def open_store(url: str, state_directory: Path) -> OpenedStore:
 
 def open_view(address: str) -> PlanningView:
     """Open the reads of a plan of the store with this address (`Store.address`). Raises StoreFault."""
-    return SqlitePlanningView(Path(address))
+    from reconciler.store import database
+    from reconciler.store.planning_view import StoredPlanningView
+
+    return StoredPlanningView(database.open_reader(Path(address)))
 
 
 def view_files(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from reconciler.model.errors import Refused
 from reconciler.store import commit as commits
+from reconciler.store import damage as checksums
 from reconciler.store import database, operations
 from reconciler.store.contract import NewerStore, StoreFault
 from reconciler.store.database import Connection
@@ -197,7 +198,7 @@ def damaged_versions(path: Path, *, watch: Watch) -> list[DamagedVersion]:
     with _reading(path, STORE) as connection:
         while last != before:
             before = last
-            step, last = database.damaged_versions(connection, after=before)
+            step, last = checksums.damaged_versions(connection, after=before)
             found += step
             watch.check(f"The look through {path}")
     return found
@@ -313,7 +314,7 @@ def _identity(connection: Connection, kind: DatabaseKind, path: Path) -> Databas
 
 
 def _tables(connection: Connection) -> list[str]:
-    return [name for (name,) in connection.run("tables")]
+    return [name for (name,) in connection.all("tables")]
 
 
 def _quoted(name: str) -> str:

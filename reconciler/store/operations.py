@@ -15,9 +15,10 @@ from typing import TypeVar
 
 from reconciler.model import errors
 from reconciler.store import database
-from reconciler.store.contract import NewerStore, StoreFault
-from reconciler.store.database import Connection, Row
-from reconciler.store.records import Noted, NotificationRow, NotificationStatusRow, SessionRow
+from reconciler.store.contract import NewerStore, StaleChange, StoreFault
+from reconciler.store.database import Connection
+from reconciler.store.records import Noted, NotificationRow, NotificationRows, NotificationStatusRow, SessionRow
+from reconciler.store.statements import Row
 
 PACKAGE = "reconciler.store.ops_db"
 APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database it is
@@ -38,13 +39,15 @@ class SqliteOperations:
         self._connection = _opened(path)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="operations")
         self._waiting = 0
+        self._noted = 0  # changes of notifications by this process, the only one
 
     async def flow_key(self) -> bytes:
         await self._write(("make_fact", [("flow_key", os.urandom(FLOW_KEY_BYTES))]))
         return bytes((await self._all("fact", "flow_key"))[0][0])
 
-    async def sessions(self) -> list[SessionRow]:
-        return [SessionRow(*row) for row in await self._all("all_sessions")]
+    async def sessions(self, digests: Collection[bytes] | None = None) -> list[SessionRow]:
+        found = [SessionRow(*row) for row in await self._all("all_sessions")]
+        return [row for row in found if digests is None or row.digest in digests]
 
     async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
         await self._write(("remove_session", _each(without)), ("insert_session", [row]))
@@ -55,25 +58,33 @@ class SqliteOperations:
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
         await self._write(("touch_session", [(at, digest) for digest, at in sorted(seen.items())]))
 
-    async def notifications(self) -> list[NotificationRow]:
-        return [NotificationRow(*row) for row in await self._all("all_notifications")]
+    async def notifications(self) -> NotificationRows:
+        def read() -> NotificationRows:
+            rows = [NotificationRow(*row) for row in self._connection.all("all_notifications")]
+            statuses = [NotificationStatusRow(*row) for row in self._connection.all("all_notification_statuses")]
+            return NotificationRows(self._noted, rows, statuses)
 
-    async def notification_statuses(self) -> list[NotificationStatusRow]:
-        return [NotificationStatusRow(*row) for row in await self._all("all_notification_statuses")]
+        return await self._run("read", read)
 
-    async def note(self, noted: Noted) -> None:
+    async def note(self, noted: Noted, *, after: int) -> int:
         forgotten, unread = _each(noted.forget), _each(noted.unread)  # now: they may grow before this is written
-        await self._write(
+        steps = (
             ("put_notification", noted.put),
             ("remove_notification", forgotten),
             ("remove_notification_statuses", forgotten),
             ("remove_read_statuses", unread),
+            ("remove_notification_status", [row[:2] for row in noted.statuses if row.status == UNREAD]),
+            ("put_notification_status", [row for row in noted.statuses if row.status != UNREAD]),
         )
 
-    async def put_notification_status(self, row: NotificationStatusRow) -> None:
-        is_unread = row.status == UNREAD
-        step = ("remove_notification_status", [row[:2]]) if is_unread else ("put_notification_status", [row])
-        await self._write(step)
+        def write() -> int:
+            if after != self._noted:
+                raise StaleChange("The notifications changed meanwhile; read them again.")
+            self._do(*steps)
+            self._noted += 1
+            return self._noted
+
+        return await self._run("written", write)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
@@ -83,14 +94,13 @@ class SqliteOperations:
         return await self._run("read", lambda: self._connection.all(name, *arguments))
 
     async def _write(self, *steps: tuple[str, Iterable[Sequence[object]]]) -> None:
+        await self._run("written", lambda: self._do(*steps))
+
+    def _do(self, *steps: tuple[str, Iterable[Sequence[object]]]) -> None:
         """Run the steps in one transaction. A step is the name of a statement, and the rows of its arguments."""
-
-        def write() -> None:
-            with database.transaction(self._connection, kind="immediate"):
-                for name, rows in steps:
-                    self._connection.each(name, rows)
-
-        await self._run("written", write)
+        with database.transaction(self._connection, kind="immediate"):
+            for name, rows in steps:
+                self._connection.each(name, rows)
 
     async def _run(self, done: str, work: Callable[[], T]) -> T:
         """Do some work on the thread, after earlier work. Raises StoreFault, with what could not be done."""

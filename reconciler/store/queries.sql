@@ -53,13 +53,14 @@ join origin o on o.id = ifnull(r.origin, v.origin)
 where v.project = ? and v.kind = ? and v.name = ?
 order by v.version desc;
 
--- What a resource refers to, each with whether it is stored; `users` is the other direction.
+-- What a resource refers to, each with whether it is stored; `first_users` is the other direction.
 -- name: uses
 select f.target_kind, f.target_name,
        exists (select 1 from resource r where r.project = f.project and r.kind = f.target_kind and r.name = f.target_name)
 from reference f
 where f.project = ? and f.kind = ? and f.name = ?
-order by f.target_kind, f.target_name;
+order by f.target_kind, f.target_name
+limit ?;
 
 -- Planning
 
@@ -586,11 +587,15 @@ select repository, kind, name from held where repository = ? and why = 'held';
 -- name: forget_ledger
 delete from prune_ledger where repository = ?;
 
+-- name: drifting_statuses
+select status, project, kind, name from resource
+where owner = ? and instr(status, cast('"drift":' as blob)) > 0;
+
+-- name: put_status
+update resource set status = ? where project = ? and kind = ? and name = ?;
+
 -- name: release_resources
-update resource
-set owner = null, path = null, line = null, drifted = 0, place = 0,
-    status = cast(json_remove(cast(status as text), '$.drift') as blob)
-where owner = ?;
+update resource set owner = null, path = null, line = null, drifted = 0, place = 0 where owner = ?;
 
 -- name: remove_repository
 delete from repository where name = ?;
@@ -654,6 +659,13 @@ delete from invitation where id = ?;
 -- name: auth_type
 select value from fact where key = 'auth_type';
 
+-- Amendments of the directory so far: a decision on an older directory is not written.
+-- name: directory_number
+select ifnull((select value from fact where key = 'directory'), 0);
+
+-- name: count_amendment
+insert into fact (key, value) values ('directory', 1) on conflict (key) do update set value = value + 1;
+
 -- name: put_auth_type
 insert or replace into fact (key, value) values ('auth_type', ?);
 
@@ -672,25 +684,25 @@ order by kind, name;
 -- name: stale_configurations
 select configuration from past_route where project = ? and is_in_force = 1 order by configuration;
 
--- Deprecated resources that others refer to. The search for the text is a fast filter: it may match elsewhere in a
--- document, so the field is checked too.
+-- Resources that others refer to and that may be deprecated: the text may be elsewhere in a document.
 -- name: deprecated_in_use
-select r.kind, r.name,
-       case json_type(cast(v.body as text), '$.metadata.additionalInfo.message')
-       when 'text' then substr(json_extract(cast(v.body as text), '$.metadata.additionalInfo.message'), 1, ?3)
-       else '' end
+select r.kind, r.name, v.body
 from (select distinct target_kind, target_name from reference where project = ?1) f
 cross join resource r on r.project = ?1 and r.kind = f.target_kind and r.name = f.target_name
 join version v on v.id = r.version_id
 where instr(v.body, cast('"deprecated":true' as blob)) > 0
-  and case when json_valid(cast(v.body as text)) then json_extract(cast(v.body as text), '$.metadata.deprecated') end = 1
-order by r.kind, r.name
-limit ?2;
+order by r.kind, r.name;
 
 -- name: users
 select kind, name from reference
 where project = ? and target_kind = ? and target_name = ?
 order by kind, name;
+
+-- name: first_users
+select kind, name from reference
+where project = ? and target_kind = ? and target_name = ?
+order by kind, name
+limit ?;
 
 -- Checksums
 

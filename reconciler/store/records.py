@@ -4,7 +4,7 @@ Shapes alone: the promises about them are in `reconciler.store.contract`. Instan
 `clock.rfc3339` writes them, so that their order as text is that of time.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -463,7 +463,8 @@ class ResourceChange:
 
     `origin` is the repository of the run, None for a request. `touched` are other repositories whose resources changed
     their owner or status. `changed` is False if no resource changed; `project` is None if only owners changed.
-    `changed_endpoints` are the webhooks that it disabled, deleted or moved to another address.
+    `changed_endpoints` are the webhooks that it disabled, deleted or moved to another address. `is_remote`: another
+    replica committed it, and does what is done once for a change.
     """
 
     origin: str | None
@@ -471,6 +472,7 @@ class ResourceChange:
     changed: bool = True
     project: str | None = None
     changed_endpoints: Collection[str] = ()
+    is_remote: bool = False
 
 
 @dataclass(slots=True)
@@ -507,6 +509,37 @@ class Lease(NamedTuple):
     number: int
 
 
+LEASE_SECONDS = 20.0
+"""How long a lease lasts, and a replica counts as living, after its last beat."""
+
+
+class ReplicaRow(NamedTuple):
+    """A replica. `process` is a random id of its present process, `settings` a digest of the repositories that its
+    settings name.
+    """
+
+    name: str
+    url: str  # at which other replicas call it; empty: not at all
+    version: str
+    process: str
+    settings: str
+
+
+class HeldLease(NamedTuple):
+    """A lease that has not ended."""
+
+    repository: str
+    number: int
+    holder: str
+
+
+class Beat(NamedTuple):
+    """The living replicas by name, and the leases that have not ended, by repository."""
+
+    living: tuple[ReplicaRow, ...]
+    held: tuple[HeldLease, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """The rest of a transaction, with changes or without: the end of a run and the state of a repository."""
@@ -531,15 +564,38 @@ class Record:
     beside: "tuple[Record, ...]" = ()  # of other repositories, in the same transaction
 
 
+class Named(NamedTuple):
+    """A run by its id, or a repository by its name, with its project."""
+
+    project: str
+    name: str
+
+
 class Committed(NamedTuple):
-    """The end of `Store.commit`. `keys` are the resources that it may have changed, and `revision` that after it.
+    """The end of `Store.commit`, of this process or of another replica. `keys` are the resources that it may have
+    changed, and `revision` that after it. `released`: all resources of a repository have another owner.
 
     After `commit.MOST_KEYS` of them, a key without a name stands for every resource of its kind.
     """
 
     revision: int
     keys: Collection[KeyRow]
-    records: tuple[Record, ...]
+    runs: Sequence[Named] = ()
+    repositories: Sequence[Named] = ()
+    released: bool = False
+    is_remote: bool = False
+
+
+def committed(revision: int, keys: Collection[KeyRow], every: Iterable[Record]) -> Committed:
+    """Return what subscribers hear of a commit with these records."""
+    told = tuple(every)
+    return Committed(
+        revision,
+        keys,
+        tuple(Named(one.run.project, one.run.id) for one in told if one.run is not None),
+        tuple(Named(one.repository.project, one.repository.name) for one in told if one.repository is not None),
+        released=any(one.release_repository is not None for one in told),
+    )
 
 
 class Traces(StrEnum):
@@ -658,11 +714,20 @@ class NotificationStatusRow(NamedTuple):
     status: str
 
 
+class NotificationRows(NamedTuple):
+    """All notifications at one moment: the number of the last change, the rows, and the statuses of people."""
+
+    number: int
+    rows: Sequence[NotificationRow]
+    statuses: Sequence[NotificationStatusRow]
+
+
 class Noted(NamedTuple):
-    """One change of the notifications: rows to put, ids to forget with all their statuses, and ids that become unread
-    for everybody.
+    """One change of the notifications: rows to put, ids to forget with all their statuses, ids that become unread for
+    everybody who read them, and statuses that people gave them; `unread` removes one.
     """
 
     put: Sequence[NotificationRow] = ()
     forget: Collection[str] = ()
     unread: Collection[str] = ()
+    statuses: Sequence[NotificationStatusRow] = ()

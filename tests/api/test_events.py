@@ -16,7 +16,7 @@ from reconciler.model.principals import Permission, Role, Scope
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.ops import events as ops_events
 from reconciler.ops.events import Topic
-from reconciler.store.records import Committed, Record
+from reconciler.store.records import Committed, Named
 from tests.api import parts
 from tests.api.conftest import Follow, connect, make_key
 from tests.api.parts import Parts, destination
@@ -206,15 +206,14 @@ async def test_who_is_too_slow_is_told_to_read_everything(
 
 
 def _committed(project: str, number: int) -> Committed:
-    run, repository = rows.run(f"R{number}")._replace(project=project), rows.repository()._replace(project=project)
-    return Committed(number, (), (Record(run=run, repository=repository),))
+    return Committed(number, (), (Named(project, f"R{number}"),), (Named(project, rows.repository().name),))
 
 
 async def test_a_repository_that_is_released_means_that_everything_is_to_be_read(
     app: ASGIApp, services: Services, project: str
 ) -> None:
     async with following(app, bearer(), ("X-Service-Project", project)) as stream:
-        services.events.heard(Committed(1, (), (Record(release_repository="gone"),)))
+        services.events.heard(Committed(1, (), released=True))
         assert [one.event for one in await stream.events(1)] == ["reset"]
 
 

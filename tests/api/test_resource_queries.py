@@ -16,7 +16,7 @@ from api import resources
 from reconciler.model import names as model_names
 from reconciler.model import values
 from reconciler.model.names import Key
-from reconciler.store import sqlite
+from reconciler.store import sql_store
 from reconciler.store.records import Changes, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
@@ -154,7 +154,7 @@ async def test_a_long_list_leaves_the_loop_to_others(store: SqliteStore, selecto
     task = asyncio.create_task(others())
     assert await names(store, selector=selector) == found
     task.cancel()
-    assert turns >= len(MANY) // sqlite.PAGE
+    assert turns >= len(MANY) // sql_store.PAGE
 
 
 def is_read(path: Path) -> bool:

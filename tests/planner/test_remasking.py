@@ -14,7 +14,7 @@ from reconciler.planner import changes
 from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import Decided
 from reconciler.planner.remasking import Remasking
-from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.planning_view import StoredPlanningView
 from reconciler.store.records import VersionRow
 from tests import worlds
 from tests.projects import Resource, destination, labelled, resource, type_of
@@ -281,22 +281,22 @@ def test_parts_are_of_bounded_size(world: World) -> None:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows with each look through versions: of one resource by its name, of all of them `all`."""
     found: list[str] = []
-    naming, versions = SqlitePlanningView.versions_naming, SqlitePlanningView.versions
+    naming, versions = StoredPlanningView.versions_naming, StoredPlanningView.versions
 
     def all_looked_through(
-        view: SqlitePlanningView, project: str, kinds: Sequence[str], types: Iterable[str]
+        view: StoredPlanningView, project: str, kinds: Sequence[str], types: Iterable[str]
     ) -> Iterator[VersionRow]:
         found.append("all")
         return naming(view, project, kinds, types)
 
     def one_looked_through(
-        view: SqlitePlanningView, project: str, key: Key, *, number: int | None = None
+        view: StoredPlanningView, project: str, key: Key, *, number: int | None = None
     ) -> Iterator[VersionRow]:
         found.append(key.name)
         return versions(view, project, key, number=number)
 
-    monkeypatch.setattr(SqlitePlanningView, "versions_naming", all_looked_through)
-    monkeypatch.setattr(SqlitePlanningView, "versions", one_looked_through)
+    monkeypatch.setattr(StoredPlanningView, "versions_naming", all_looked_through)
+    monkeypatch.setattr(StoredPlanningView, "versions", one_looked_through)
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.model.directory import Amendment, Audited, Directory, Invitation, Member, Project, ProviderIdentity
 from reconciler.model.principals import Role
-from reconciler.store.contract import Store, StoreFault
+from reconciler.store.contract import StaleChange, Store, StoreFault
 from reconciler.store.records import AuditRow, Record
 from tests.auth import directories
 from tests.store import rows
@@ -53,6 +53,16 @@ class AccessPromises:
         before = await store.revision()
         await amend(store, whole(directories.directory(KEY)))
         assert await store.revision() == before
+
+    async def test_an_amendment_that_follows_an_older_one_is_not_stored(self, store: Store) -> None:
+        before = await store.directory()
+        await amend(store, whole(directories.directory(KEY)))
+        present = await store.directory()
+        assert present.number == before.number + 1
+        with pytest.raises(StaleChange):
+            await store.amend(Amendment(AUDITED, revoked_keys=(KEY,)), after=before.number, audit=EVENT)
+        unchanged = await store.directory()
+        assert (unchanged, unchanged.number) == (present, present.number)
 
     async def test_people_change_and_go_with_their_memberships_and_keys_go_when_revoked(self, store: Store) -> None:
         before = directories.directory(KEY)
@@ -162,7 +172,7 @@ async def runs(store: Store, projects: set[str] | None, *, limit: int, repositor
 
 
 async def amend(store: Store, amendment: Amendment, *, audit: AuditRow = EVENT) -> None:
-    await store.amend(amendment, audit=audit)
+    await store.amend(amendment, after=(await store.directory()).number, audit=audit)
 
 
 def whole(directory: Directory) -> Amendment:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.store.contract import Operations, StoreFault
+from reconciler.store.contract import Operations, StaleChange, StoreFault
 from reconciler.store.records import Noted, NotificationRow, NotificationStatusRow, SessionRow
 from tests.store.engines import Engine
 
@@ -20,6 +20,11 @@ def row(number: int, *, created_at: str = AT) -> SessionRow:
 
 def status(one: NotificationRow, user: str, what: str) -> NotificationStatusRow:
     return NotificationStatusRow(one.id, user, what)
+
+
+async def note(operations: Operations, noted: Noted) -> int:
+    """Note a change after the last one."""
+    return await operations.note(noted, after=(await operations.notifications()).number)
 
 
 class OperationsPromises:
@@ -76,43 +81,51 @@ class OperationsPromises:
     async def test_what_a_look_changed_is_there_after_another_opening(
         self, engine: Engine, operations: Operations
     ) -> None:
-        await operations.note(Noted(put=[TWO, ONE]))
-        await operations.note(Noted(put=[TWO._replace(body=b"{}"), THREE], forget=[ONE.id]))
+        await note(operations, Noted(put=[TWO, ONE]))
+        await note(operations, Noted(put=[TWO._replace(body=b"{}"), THREE], forget=[ONE.id]))
         opened = engine.open_operations()
-        assert await opened.notifications() == [TWO._replace(body=b"{}"), THREE]
+        assert (await opened.notifications()).rows == [TWO._replace(body=b"{}"), THREE]
         await opened.close()
 
     async def test_each_person_has_one_status_and_unread_is_none(self, operations: Operations) -> None:
-        await operations.note(Noted(put=[ONE, TWO]))
+        await note(operations, Noted(put=[ONE, TWO]))
         for row in (status(ONE, "ben", "read"), status(ONE, "ana", "read"), status(ONE, "ana", "dismissed")):
-            await operations.put_notification_status(row)
-        await operations.put_notification_status(status(TWO, "ana", "read"))
-        await operations.put_notification_status(status(TWO, "ana", "unread"))
-        found = await operations.notification_statuses()
+            await note(operations, Noted(statuses=[row]))
+        await note(operations, Noted(statuses=[status(TWO, "ana", "read")]))
+        await note(operations, Noted(statuses=[status(TWO, "ana", "unread")]))
+        found = (await operations.notifications()).statuses
         assert found == [status(ONE, "ana", "dismissed"), status(ONE, "ben", "read")]
 
     async def test_what_is_forgotten_takes_its_statuses_along_and_what_is_unread_those_that_read_it(
         self,
         operations: Operations,
     ) -> None:
-        await operations.note(Noted(put=[ONE, TWO]))
+        await note(operations, Noted(put=[ONE, TWO]))
         for one in (ONE, TWO):
-            await operations.put_notification_status(status(one, "ana", "read"))
-            await operations.put_notification_status(status(one, "ben", "dismissed"))
-        await operations.note(Noted(forget=[ONE.id], unread=[TWO.id]))
-        assert await operations.notification_statuses() == [status(TWO, "ben", "dismissed")]
+            await note(operations, Noted(statuses=[status(one, "ana", "read")]))
+            await note(operations, Noted(statuses=[status(one, "ben", "dismissed")]))
+        await note(operations, Noted(forget=[ONE.id], unread=[TWO.id]))
+        assert (await operations.notifications()).statuses == [status(TWO, "ben", "dismissed")]
+
+    async def test_a_change_that_follows_an_older_one_is_not_stored(self, operations: Operations) -> None:
+        first = (await operations.notifications()).number
+        second = await operations.note(Noted(put=[ONE]), after=first)
+        with pytest.raises(StaleChange):
+            await operations.note(Noted(put=[TWO], statuses=[status(ONE, "ana", "read")]), after=first)
+        assert await operations.notifications() == (second, [ONE], [])
+        assert await operations.note(Noted(put=[TWO]), after=second) == second + 1
 
     async def test_what_is_noted_twice_is_kept_once(self, operations: Operations) -> None:
         for _ in range(2):
-            await operations.note(Noted(put=[ONE]))
-        assert await operations.notifications() == [ONE]
+            await note(operations, Noted(put=[ONE]))
+        assert (await operations.notifications()).rows == [ONE]
 
     async def test_on_a_full_disk_all_of_it_is_kept_or_nothing(self, engine: Engine, operations: Operations) -> None:
-        await operations.note(Noted(put=[ONE]))
+        await note(operations, Noted(put=[ONE]))
         large = NotificationRow("N9", b"x" * 100_000)
         with (
             engine.full(operations),
             pytest.raises(StoreFault, match=r"^The sessions and notifications could not be written"),
         ):
-            await operations.note(Noted(put=[TWO, large], forget=[ONE.id]))
-        assert await operations.notifications() == [ONE]
+            await note(operations, Noted(put=[TWO, large], forget=[ONE.id]))
+        assert (await operations.notifications()).rows == [ONE]

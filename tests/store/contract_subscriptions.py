@@ -31,7 +31,7 @@ class SubscriptionPromises:
         store.subscribe(Amendment, heard.append)
         await store.commit([rows.stored("a")], record=Record(change=changes[0]))
         assert heard == changes[:1]
-        await store.amend(ADDED, audit=EVENT)
+        await store.amend(ADDED, after=0, audit=EVENT)
         await store.commit((), record=Record(run=rows.run("R1")))
         await store.commit([rows.stored("b")], record=Record(change=changes[1]))
         assert heard == [changes[0], ADDED, changes[1]]
@@ -40,7 +40,7 @@ class SubscriptionPromises:
         heard: list[Amendment] = []
         store.subscribe(Amendment, heard.append)
         await store.commit([rows.stored("a")], record=Record(change=ResourceChange(None)))
-        await store.amend(ADDED, audit=EVENT)
+        await store.amend(ADDED, after=0, audit=EVENT)
         assert (heard, "new" in (await store.directory()).users) == ([ADDED], True)
 
     async def test_each_commit_is_told_with_its_resources_and_the_revision_after_it(self, store: Store) -> None:
@@ -53,7 +53,7 @@ class SubscriptionPromises:
         await store.commit((), record=run)
         assert [[key.name for key in one.keys] for one in heard] == [["a", "b"], ["a"], []]
         assert [one.revision - before for one in heard] == [1, 2, 2]
-        assert [one.records for one in heard] == [(both, *both.beside), (Record(),), (run,)]
+        assert [[named.name for named in one.runs] for one in heard] == [["R1"], [], ["R2"]]
 
     async def test_of_many_resources_the_kind_is_told(self, store: Store) -> None:
         heard: list[Committed] = []
@@ -69,7 +69,9 @@ class SubscriptionPromises:
         large = rows.stored("a", padding="x" * 1_000_000)
         with engine.full(store), pytest.raises(StoreFault):
             await store.commit([large], record=Record(change=ResourceChange(None)))
-        await store.amend(ADDED, audit=EVENT)
+        await store.amend(ADDED, after=0, audit=EVENT)
         with pytest.raises(StoreFault):
-            await store.amend(Amendment(AUDITED, members=(Member("nowhere", "id-new", Role.USER),)), audit=EVENT)
+            await store.amend(
+                Amendment(AUDITED, members=(Member("nowhere", "id-new", Role.USER),)), after=1, audit=EVENT
+            )
         assert heard == [ADDED]

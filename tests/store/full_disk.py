@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from reconciler.store import engines
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.disks import fill
@@ -43,7 +43,7 @@ async def on_a_full_disk(folder: Path) -> dict[str, object]:
     ballast = fill(folder)
     told: dict[str, object] = {"faults": [await refused(store) for _ in range(3)]}
     told["reads go on"] = await looking.everything(store) == before
-    view = SqlitePlanningView(store.path)
+    view = engines.open_view(str(store.path))
     with view.snapshot() as revision:
         told["planned"] = [revision, len(view.stored(rows.PROJECT, [rows.key("a"), rows.key("b")]))]
     view.close()

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.errors import Refused
-from reconciler.store import database
+from reconciler.store import database, engines
 from reconciler.store.contract import NewerStore, StoreFault
-from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
@@ -38,7 +37,7 @@ async def test_only_the_owner_may_read_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a b.db", "50%.db", "a?mode=ro.db", "a#b.db", "%61.db", "ü.db"])
 async def test_any_path_is_that_path(tmp_path: Path, name: str) -> None:
     store = SqliteStore(tmp_path / name)
-    view = SqlitePlanningView(tmp_path / name)
+    view = engines.open_view(str(tmp_path / name))
     await store.create_project("there", at=rows.AT)
     with view.snapshot() as revision:
         assert revision == 0
@@ -100,7 +99,7 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_a_view_of_a_store_that_is_missing_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(StoreFault, match=r"^The store could not be opened \(unable to open database file\); "):
-        SqlitePlanningView(tmp_path / "store.db")
+        engines.open_view(str(tmp_path / "store.db"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.store import database
-from reconciler.store.database import Migration
 from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
+from reconciler.store.statements import Migration
 from tests.store import looking, rows
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from reconciler.store import database as connections, database as migrating
-from reconciler.store.database import Migration
+from reconciler.store.statements import Migration
 
 def die():
     os.kill(os.getpid(), 9)

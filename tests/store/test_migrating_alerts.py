@@ -57,7 +57,7 @@ async def test_each_waits_in_its_notification(tmp_path: Path) -> None:
                 [(name, target, json.dumps(body).encode(), at) for name, target, body, at in alerts],
             )
     opened = SqliteOperations(path)
-    found = [*models.read_notifications(await opened.notifications())]
+    found = [*models.read_notifications((await opened.notifications()).rows)]
     await opened.close()
     assert [(one.id, [*one.waiting], sorted(one.told_to)) for one in found] == [
         ("N1", ["pager"], ["chat"]),

@@ -9,8 +9,7 @@ import pytest
 
 from reconciler.model import values
 from reconciler.model.values import Value
-from reconciler.store import database
-from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store import database, engines
 from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
@@ -186,7 +185,7 @@ async def test_what_is_said_of_many_is_kept_once_and_a_status_says_nothing_twice
 
 async def test_what_is_not_explained_is_still_found_and_what_is_stored_goes_on(path: Path) -> None:
     store = SqliteStore(path)
-    view = SqlitePlanningView(path)
+    view = engines.open_view(str(path))
     with view.snapshot():
         found = view.without_lineage("telemetry", rows.PROJECT, limit=100)
         documents = view.documents(rows.PROJECT, [rows.key("older"), rows.key("gone")])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.git.snapshots import Snapshot
-from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store import engines
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker import commits
@@ -62,7 +62,7 @@ class Reading:
     def __init__(self, folder: Path, store: SqliteStore) -> None:
         self.source = Repository.init(folder / "source")
         self.store = store
-        self.view = SqlitePlanningView(store.path)
+        self.view = engines.open_view(str(store.path))
         self.row: RepositoryRow | None = None
         self.number = 0
 

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.values import Value
-from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store import engines
 from reconciler.store.records import Changes, Record, SourcePlace
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker import commits as commit_jobs
@@ -67,7 +67,7 @@ def explain(store: SqliteStore, repository: Repository) -> tuple[LineageFound, l
     context = Context(str(store.path), rows.PROJECT, b"", frozenset(), rows.AT, 0, b"")
     job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
     sent: list[Changes] = []
-    view = SqlitePlanningView(store.path)
+    view = engines.open_view(str(store.path))
     found = commit_jobs.explain_lineage(job, view, emit=sent.append)
     view.close()
     return found, sent

@@ -1,0 +1,57 @@
+"""Contact with the database that replicas share: how long ago it last answered, and what may be served until then.
+
+A replica that is cut off does not know what others change: it writes nothing, serves what it has in memory for half a
+minute, marked as stale, and then nothing. So a key that another replica removes stops working here within that time.
+"""
+
+from collections.abc import Callable
+from time import monotonic as system_monotonic
+
+from reconciler.model.errors import Transient
+from reconciler.store.contract import Notices
+
+LOST_SECONDS = 3.0  # without an answer: one is asked for each second, and has two
+STALE_SECONDS = 30.0  # for which reads are served without contact
+
+
+class CutOff(Transient):
+    """This replica has had no contact with the database for too long to serve anything."""
+
+
+class Contact:
+    """The contact of this replica."""
+
+    def __init__(self, notices: Notices, *, monotonic: Callable[[], float] = system_monotonic) -> None:
+        """Made before anything is read of the store."""
+        self._notices = notices
+        self._monotonic = monotonic
+        self._at = monotonic()
+
+    def heard(self, at: float) -> None:
+        """All that was written until an instant of the monotonic clock is known here."""
+        self._at = max(self._at, at)
+
+    @property
+    def heard_at(self) -> float:
+        """That instant."""
+        return self._at
+
+    @property
+    def seconds(self) -> float:
+        """The age of what this replica knows."""
+        return max(0.0, self._monotonic() - self._at)
+
+    @property
+    def stale_seconds(self) -> float | None:
+        """The same while there is no contact; None with it."""
+        # The clock also tells of a process that was stopped: when it goes on, it has not heard of anything yet.
+        seconds = self.seconds
+        return seconds if self._notices.is_lost or seconds > LOST_SECONDS else None
+
+    def check(self) -> None:
+        """Raise CutOff if nothing may be served any more."""
+        if (seconds := self.seconds) > STALE_SECONDS:
+            raise CutOff(
+                f"This replica has not reached the database for {seconds:.0f} seconds, so it does not know what may be "
+                "served; another replica may answer. The service's log says why."
+            )

@@ -1,0 +1,134 @@
+"""Follows the changes of other replicas, and tells this one's subscribers as if they were its own.
+
+The database tells of each change within milliseconds. A request that shows something unknown, such as a session that
+another replica has just begun, or the revision of an answer from there, asks it at once.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+import msgspec
+
+from reconciler.model import errors
+from reconciler.replicas.contact import Contact
+from reconciler.store.contract import Heard, Notice, Notices, Store
+from reconciler.store.notices import (
+    AmendmentBody,
+    CommitBody,
+    NoticeKind,
+    decode,
+    heard_changes,
+    heard_commit,
+)
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 2.0  # of a request, for what it asks this replica to know
+
+Hear = Callable[[Notice], Awaitable[None]]
+"""Takes a notice of another replica. Raises ReconcilerError, MsgspecError if it cannot: then everything is reloaded."""
+
+Reload = Callable[[], Awaitable[None]]
+"""Reads everything of one sort again. Raises ReconcilerError."""
+
+
+class Following:
+    """What this replica has heard of the others: every change up to `revision`."""
+
+    def __init__(self, notices: Notices, store: Store, contact: Contact) -> None:
+        self.revision = store.known_revision
+        self.behind = 0  # notices of the last answer that are still to be taken
+        self._notices = notices
+        self._store = store
+        self._contact = contact
+        self._hearers: defaultdict[str, list[Hear]] = defaultdict(list)
+        self._reloads: list[Reload] = []
+        self._changes = 0  # that were heard so far
+        self._must_reload = False
+        self._heard = asyncio.Event()
+        self.subscribe(NoticeKind.COMMIT, self._hear_commit)
+        self.subscribe(NoticeKind.AMENDMENT, self._hear_amendment)
+
+    def subscribe(self, kind: str, hear: Hear) -> None:
+        """Have notices of a kind by other replicas taken by this function, in their order."""
+        self._hearers[kind].append(hear)
+
+    def reload_with(self, reload: Reload) -> None:
+        """Call this function, in the order of these calls, when notices were missed."""
+        self._reloads.append(reload)
+
+    async def keep(self) -> None:
+        """Follow for ever."""
+        async for heard in self._notices.follow():
+            await self._take(heard)
+            self._heard.set()
+            self._heard = asyncio.Event()
+
+    async def _take(self, heard: Heard) -> None:
+        self._must_reload = self._must_reload or heard.missed
+        self.behind = len(heard.notices)
+        for notice in heard.notices:
+            if notice.writer != self._notices.writer:
+                self._changes += 1
+                await self._tell(notice)
+            self.behind -= 1
+        if self._must_reload:
+            self._changes += 1
+            await self._reload()
+        if not self._must_reload:
+            self.revision = max(self.revision, heard.revision)
+            self._contact.heard(heard.asked_at)
+
+    async def _tell(self, notice: Notice) -> None:
+        for hear in self._hearers[notice.kind]:
+            try:
+                await hear(notice)
+            except (errors.ReconcilerError, msgspec.MsgspecError) as problem:
+                log.warning("A change of another replica could not be followed, so all is read again: %s", problem)
+                self._must_reload = True
+
+    async def _reload(self) -> None:
+        log.info("Changes of other replicas were missed: everything is read again.")
+        try:
+            for reload in self._reloads:
+                await reload()
+        except errors.ReconcilerError as problem:  # the next answer is a second away
+            log.warning("What other replicas changed could not be read yet: %s", problem)
+        else:
+            self._must_reload = False
+
+    async def _hear_commit(self, notice: Notice) -> None:
+        body = decode(notice.body, CommitBody)
+        for change in heard_changes(body):
+            self._store.announce(change)
+        self._store.announce(heard_commit(body))
+
+    async def _hear_amendment(self, notice: Notice) -> None:
+        self._store.announce(decode(notice.body, AmendmentBody).amendment)
+
+    async def catch_up(self) -> bool:
+        """Hear everything that was written before this call; return True if another replica changed something that was
+        not known. All that wait are served by the same answers, at most some each second. Without contact this returns
+        at once.
+        """
+        changes, now = self._changes, monotonic()
+        await self._until(lambda: self._contact.heard_at >= now)
+        return self._changes != changes
+
+    async def knows(self, revision: int) -> bool:
+        """Wait until this replica has heard of a revision; return False if it has not within `WAIT_SECONDS`."""
+        if self.revision < revision:
+            await self._until(lambda: self.revision >= revision)
+        return self.revision >= revision
+
+    async def _until(self, is_done: Callable[[], bool]) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not is_done() and self._contact.stale_seconds is None:
+                    heard = self._heard
+                    self._notices.ask()
+                    await heard.wait()

@@ -1,0 +1,171 @@
+"""Notices on PostgreSQL: rows of a table, and NOTIFY with the number of the last one.
+
+One connection listens. It asks after each notification, and each second too, so a lost notification costs a second. A
+notification only says that there is something to read, so one that comes late or twice does no harm.
+
+A server that does not answer within the time for it is treated as gone: the socket is shut down, so that nothing waits
+for it, and the next connection is tried after a pause.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor
+
+from reconciler.store import statements
+from reconciler.store.contract import Heard, Notice
+
+log = logging.getLogger(__name__)
+
+LISTEN = "listen reconciler"
+CHECK_SECONDS = 1.0  # between two questions, if nothing happens
+ASK_SECONDS = 0.1  # at least, from one question to the next one that somebody asked for
+ANSWER_SECONDS = 2.0  # for each answer
+CONNECT_SECONDS = 2
+PAUSE_SECONDS = 0.25  # before another connection is tried
+PAGE = 500  # notices in one answer
+KEPT_SECONDS = 3600.0
+FORGET_SECONDS = 600.0  # between two removals of older ones, by each replica
+
+Listener = AsyncConnection[tuple[object, ...]]
+Tell = Callable[[str, bytes], Awaitable[None]]
+T = TypeVar("T")
+
+
+class PostgresNotices:
+    """See `contract.Notices` for what each method promises."""
+
+    def __init__(self, url: str, *, writer: str, last: int, tell: Tell) -> None:
+        """`last` is the number of the last notice when the store was opened; `tell` writes one."""
+        self.writer = writer
+        self.is_lost = False
+        self._url = url
+        self._last = last
+        self._tell = tell
+        self._queries = statements.load("reconciler.store.postgresql")
+        self._woken = asyncio.Event()
+        self._asked: asyncio.TimerHandle | None = None
+        self._asked_at = 0.0  # of the last question
+        # Replicas that are started together do not remove together.
+        self._forget_at = monotonic() + FORGET_SECONDS * int.from_bytes(os.urandom(2)) / 0xFFFF
+
+    async def tell(self, kind: str, body: bytes) -> None:
+        await self._tell(kind, body)
+
+    def ask(self) -> None:
+        if self._asked is None:
+            left = self._asked_at + ASK_SECONDS - monotonic()
+            self._asked = asyncio.get_running_loop().call_later(max(0.0, left), self._wake)
+
+    def _wake(self) -> None:
+        self._asked = None
+        self._woken.set()
+
+    async def follow(self) -> AsyncGenerator[Heard, None]:
+        listener: Listener | None = None
+        try:
+            while True:
+                self._woken.clear()
+                self._asked_at = monotonic()
+                try:
+                    if listener is None:
+                        listener = await self._connect()
+                    heard = await _in_time(listener, self._read(listener))
+                except (psycopg.Error, OSError) as fault:
+                    self._lose(fault)
+                    if listener is not None:
+                        await listener.close()
+                        listener = None
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    continue
+                self._find()
+                yield heard
+                if len(heard.notices) < PAGE:
+                    await self._wait(listener)
+        finally:
+            if listener is not None:
+                await listener.close()
+
+    async def _connect(self) -> Listener:
+        listener = await AsyncConnection.connect(
+            self._url,
+            autocommit=True,
+            cursor_factory=AsyncRawCursor,
+            connect_timeout=CONNECT_SECONDS,
+            application_name="reconciler notices",
+        )
+        listener.add_notify_handler(lambda _: self._woken.set())
+        await _in_time(listener, listener.execute(LISTEN))
+        return listener
+
+    async def _read(self, listener: Listener) -> Heard:
+        asked_at = self._asked_at
+        [(last, revision)] = await self._all(listener, "last_notice")
+        if last == self._last:
+            if asked_at > self._forget_at:
+                self._forget_at = asked_at + FORGET_SECONDS
+                await listener.execute(self._queries["forget_notices"].encode(), (KEPT_SECONDS,))
+            return Heard((), revision, asked_at)
+        rows = await self._all(listener, "notices_after", self._last, PAGE)
+        notices = tuple(Notice(*row) for row in rows)
+        first = self._last + 1
+        # A smaller number is that of a restored database.
+        is_whole = last >= first and bool(notices) and notices[0].number == first
+        self._last = notices[-1].number if is_whole else last
+        if not is_whole:
+            return Heard((), revision, asked_at, missed=True)
+        # If there are more, this is not the state of the moment of the question.
+        is_all = self._last >= last
+        return Heard(notices, revision if is_all else 0, asked_at if is_all else -1.0)
+
+    async def _all(self, listener: Listener, name: str, *arguments: object) -> list[tuple[Any, ...]]:
+        cursor = await listener.execute(self._queries[name].encode(), arguments)
+        return await cursor.fetchall()
+
+    async def _wait(self, listener: Listener) -> None:
+        """Wait for a notification, for somebody who asks, or for a second."""
+        if listener.pgconn.notifies() is not None:  # it came with the last answer
+            return
+        loop, file = asyncio.get_running_loop(), listener.fileno()
+        loop.add_reader(file, self._woken.set)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._woken.wait()
+        finally:
+            loop.remove_reader(file)
+
+    def _lose(self, fault: Exception) -> None:
+        if not self.is_lost:
+            log.warning("The database does not answer this replica: %s", " ".join(str(fault).split()))
+        self.is_lost = True
+
+    def _find(self) -> None:
+        if self.is_lost:
+            log.warning("The database answers again.")
+        self.is_lost = False
+
+
+async def _in_time(listener: Listener, work: Awaitable[T]) -> T:
+    """Return what the server answers; after `ANSWER_SECONDS`, have it fail."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=ANSWER_SECONDS)
+    finally:
+        if not task.done():
+            _shut_down(listener)
+            await asyncio.wait({task})
+    return task.result()
+
+
+def _shut_down(listener: Listener) -> None:
+    """End the connection at once, without a word to the server: what waits for it fails."""
+    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(listener.fileno())) as ours:
+        ours.shutdown(socket.SHUT_RDWR)
