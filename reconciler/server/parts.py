@@ -39,6 +39,7 @@ from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.keeper import LeaseKeeper
 from reconciler.replicas.work import Alone, Work
 from reconciler.review.service import Reviewing
 from reconciler.server import delivering, following, notifying, process, serving, sign_in
@@ -89,6 +90,7 @@ class Parts(NamedTuple):
     auditing: AuditUpkeep
     rendering: RenderingFollowing
     work: Work
+    keeper: LeaseKeeper | None  # of several replicas
     following: asyncio.Task[None] | None  # the changes of other replicas
 
 
@@ -102,14 +104,17 @@ async def build_parts(
     """
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
-        store, operations, replication = await opened.enter_async_context(
-            _store(settings, bound, new_store=plan.new_store)
-        )
-        replica = None if replication is None else ReplicaParts.build(store, replication)
-        holder = Alone()
+        kept = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        store, operations, replication = kept.store, kept.operations, kept.replication
+        flow_key, replica = await operations.flow_key(), None
+        if replication is not None:
+            replica = await opened.enter_async_context(
+                ReplicaParts.opened(settings, store=store, replication=replication, flow_key=flow_key)
+            )
+        holder = Alone() if replica is None else replica.keeper
         work = Work(holder)
         accounts = await _accounts(plan, store, operations)
-        worker = await opened.enter_async_context(_worker(settings, bound, store))
+        worker = await opened.enter_async_context(_worker(settings, bound, kept))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
         applier = Applier(
             store,
@@ -133,6 +138,8 @@ async def build_parts(
                 ensure_project=accounts.ensure_project,
                 rules=_rules_digest(settings),
                 clock=clock.now,
+                keeper=None if replica is None else replica.keeper,
+                notices=None if replication is None else replication.notices,
             )
         )
         opened.push_async_callback(repositories.stop)
@@ -164,15 +171,15 @@ async def build_parts(
             signing=signing,
             manager=delivery.manager,
             watching=watching,
-            flow_key=await operations.flow_key(),
+            flow_key=flow_key,
             replica=replica,
         )
-        following_changes = None
+        following_changes, keeper = None, None if replica is None else replica.keeper
         if replica is not None:
             following_changes = await opened.enter_async_context(replica.following_changes(services, watching))
         rendering = RenderingFollowing(applier.render, work)
         store.subscribe(ResourceChange, rendering.heard)
-        yield Parts(services, repositories, delivery, watching, auditing, rendering, work, following_changes)
+        yield Parts(services, repositories, delivery, watching, auditing, rendering, work, keeper, following_changes)
 
 
 class SignInParts(NamedTuple):
@@ -235,6 +242,7 @@ def _services(
         contact=None if replica is None else replica.contact,
     )
     has_tls = serving.configured_certificate(settings) is not None
+    headers = responses.security_headers(tls=has_tls, web_url=settings.web_url)
     events = Events(lambda: event_facts(repositories, manager.figures()), lambda: watching.board.kept)
     store.subscribe(Committed, events.heard)
     return Services(
@@ -267,7 +275,9 @@ def _services(
         trusted_proxies=settings.trusted_proxies,
         refusals=auditing.refusals,
         has_tls=has_tls,
-        headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
+        headers=headers if replica is None else (*headers, replica.header),
+        peers=None if replica is None else replica.peers,
+        peer_tokens=None if replica is None else replica.tokens,
         in_flight=in_flight,
         traffic=traffic,
         samples=metrics.samples,
@@ -279,19 +289,37 @@ def _services(
 @contextlib.asynccontextmanager
 async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool) -> AsyncIterator[engines.OpenedStore]:
     """Open both databases and bring them to this version. Raises Refused, StoreFault."""
+    if settings.store.is_postgresql:
+        await _settle_database(settings, new_store=new_store)
+    else:
+        await _settle_files(settings, new_store=new_store)
+    told = settings.store
+    opened = await engines.open_store(told.url, settings.state_dir, worker_url=told.worker_url)
+    try:
+        if settings.store.is_postgresql:
+            await asyncio.to_thread(databases.mark_postgresql, settings.state_dir)
+        yield opened
+    finally:
+        bound.begin()
+        await bound.waits("a write of sessions", opened.operations.close)
+        await bound.waits("a write to the store", opened.store.close)
+
+
+async def _settle_files(settings: Settings, *, new_store: bool) -> None:
+    """Look at both files before they are opened: a missing one, a damaged one, and one of an earlier version."""
     places = databases.database_places(settings)
     missing = await asyncio.to_thread(databases.missing, places)
     if missing is not None and not new_store:
         raise Refused(missing)
     await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
     await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
-    opened = await engines.open_store(settings.store.url, settings.state_dir)
-    try:
-        yield opened
-    finally:
-        bound.begin()
-        await bound.waits("a write of sessions", opened.operations.close)
-        await bound.waits("a write to the store", opened.store.close)
+
+
+async def _settle_database(settings: Settings, *, new_store: bool) -> None:
+    """Look at the database before it is opened. It may be in use by other replicas, and is not copied."""
+    missing = await asyncio.to_thread(databases.missing_on_postgresql, settings.state_dir)
+    if missing is not None and not new_store and await asyncio.to_thread(engines.is_empty, settings.store.url):
+        raise Refused(missing)
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
@@ -316,7 +344,9 @@ async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Ac
 
 
 @contextlib.asynccontextmanager
-async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
+async def _worker(
+    settings: Settings, bound: ShutdownDeadline, opened: engines.OpenedStore
+) -> AsyncIterator[WorkerClient]:
     """Start the worker. It can open only folders that exist at its start, so this makes the folder of mirrors.
 
     A file in the state directory has its protections, for the doctor.
@@ -329,7 +359,8 @@ async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> 
 
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
     told.unlink(missing_ok=True)
-    worker = WorkerClient(granted=(store.address, str(mirrors)), confined=confined)
+    granted = opened.store.address, str(mirrors)
+    worker = WorkerClient(granted=granted, connection=opened.worker_connection, confined=confined)
     try:
         await worker.start()
         yield worker
@@ -354,7 +385,7 @@ def _rules_digest(settings: Settings) -> str:
 def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:
     """Return what changes with everything that is shown of heads, faults that are not stored, and delivery."""
     found: dict[tuple[Topic, str, str], Hashable] = {}
-    for reconciler in repositories.reconcilers():
+    for reconciler in repositories.followed():
         one, memory = reconciler.watched, reconciler.memory
         applied = reconciler.following.facts(memory.row.commit)  # which is read a moment after the run
         found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten, applied

@@ -122,12 +122,11 @@ def commit(
     """
     if monotonic() >= deadline:
         raise StoreFault(BUSY)
-    with connection.faults("written"), connection.writing():
+    with connection.faults("written"), connection.writing(deadline):
         revision = int(connection.value("revision"))
-        with connection.until(deadline):
-            after = _write(connection, coming, record=record, revision=revision)
-            then(connection, after)
-            return after
+        after = _write(connection, coming, record=record, revision=revision)
+        then(connection, after)
+        return after
 
 
 def _write(connection: Connection, coming: Iterable[records.Changes], *, record: records.Record, revision: int) -> int:
@@ -143,7 +142,7 @@ def _write(connection: Connection, coming: Iterable[records.Changes], *, record:
         rewrites = rewrites or bool(part.rewritten)
     link.close(address=record.address)
     if rewrites:
-        connection.run("put_traces", 1)
+        connection.run("put_traces", revision + 1)
     if not is_seen:
         return revision
     connection.run("put_revision", revision + 1)

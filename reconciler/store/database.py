@@ -7,6 +7,7 @@ transaction with its record.
 
 import contextlib
 import functools
+import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,20 +67,18 @@ class Connection(sqlite3.Connection):
     def reading(self) -> AbstractContextManager[None]:
         return transaction(self, kind="deferred")
 
-    def writing(self) -> AbstractContextManager[None]:
-        return transaction(self, kind="immediate")
-
     @contextlib.contextmanager
-    def until(self, deadline: float) -> Iterator[None]:
-        self.set_progress_handler(lambda: monotonic() >= deadline, DEADLINE_STEPS)
-        try:
-            yield
-        except sqlite3.OperationalError as fault:
-            if fault.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
-                raise StoreFault(TOO_SLOW) from fault
-            raise
-        finally:
-            self.set_progress_handler(None, 0)
+    def writing(self, deadline: float = math.inf) -> Iterator[None]:
+        with transaction(self, kind="immediate"):
+            self.set_progress_handler(lambda: monotonic() >= deadline, DEADLINE_STEPS)
+            try:
+                yield
+            except sqlite3.OperationalError as fault:
+                if fault.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                    raise StoreFault(TOO_SLOW) from fault
+                raise
+            finally:
+                self.set_progress_handler(None, 0)  # not while it commits or rolls back
 
     def faults(self, done: str) -> AbstractContextManager[None]:
         return faults(done)

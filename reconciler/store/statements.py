@@ -4,6 +4,7 @@ The parts that all engines share run statements by name. Each engine has a file 
 and its own numbered migrations.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -52,13 +53,10 @@ class Connection(Protocol):
     def reading(self) -> AbstractContextManager[None]:
         """Read one revision until the context ends."""
 
-    def writing(self) -> AbstractContextManager[None]:
-        """Write in one transaction, which an exception rolls back. No other transaction of the store writes at the same
-        time.
+    def writing(self, deadline: float = math.inf) -> AbstractContextManager[None]:
+        """Write in one transaction, which an exception rolls back. No other change of the store is written at the same
+        time. At `deadline`, an instant of `time.monotonic`, statements end with a `StoreFault`.
         """
-
-    def until(self, deadline: float) -> AbstractContextManager[None]:
-        """End statements inside the context at an instant of `time.monotonic`, with a `StoreFault`."""
 
     def interrupt(self) -> None:
         """End the statement that another thread runs, with an error."""

@@ -14,6 +14,7 @@ from reconciler.store import database, engines
 from reconciler.store.contract import Operations, PlanningView, Store
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
+from tests.postgresql import engine as postgresql
 
 MOST_PAGES = 0xFFFFFFFE  # SQLite's own limit
 
@@ -126,6 +127,8 @@ def read_only(path: Path) -> Iterator[None]:
 
 def engine(url: str) -> Engine:
     """The engine of a URL, for a process that a test started."""
+    if url.startswith("postgresql "):
+        return postgresql.PostgresqlEngine.of(url)
     name, _, place = url.partition(":")
     assert name == "sqlite", url
     return SqliteEngine(Path(place))

@@ -77,7 +77,7 @@ class PostgresNotices:
                 try:
                     if listener is None:
                         listener = await self._connect()
-                    heard = await _in_time(listener, self._read(listener))
+                    heard = await in_time(listener, self._read(listener))
                 except (psycopg.Error, OSError) as fault:
                     self._lose(fault)
                     if listener is not None:
@@ -102,7 +102,7 @@ class PostgresNotices:
             application_name="reconciler notices",
         )
         listener.add_notify_handler(lambda _: self._woken.set())
-        await _in_time(listener, listener.execute(LISTEN))
+        await in_time(listener, listener.execute(LISTEN))
         return listener
 
     async def _read(self, listener: Listener) -> Heard:
@@ -153,7 +153,7 @@ class PostgresNotices:
         self.is_lost = False
 
 
-async def _in_time(listener: Listener, work: Awaitable[T]) -> T:
+async def in_time(listener: Listener, work: Awaitable[T]) -> T:
     """Return what the server answers; after `ANSWER_SECONDS`, have it fail."""
     task = asyncio.ensure_future(work)
     try:

@@ -14,6 +14,45 @@ select pg_advisory_xact_lock(hashtextextended('reconciler project ' || $1::text,
 -- name: set_timeouts
 select set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true);
 
+-- name: set_idle_timeout
+select set_config('idle_in_transaction_session_timeout', $1::text, true);
+
+-- name: set_session_timeouts
+select set_config('lock_timeout', $1::text, false), set_config('statement_timeout', $2::text, false);
+
+-- Migrations
+
+-- name: server_version
+select current_setting('server_version_num')::integer;
+
+-- name: encoding
+select current_setting('server_encoding');
+
+-- name: has_migrations
+select to_regclass('migration') is not null;
+
+-- name: has_tables
+select exists (select 1 from pg_tables where schemaname = current_schema());
+
+-- name: last_migration
+select number, oldest_program from migration order by number desc limit 1;
+
+-- name: lock_migrations
+select pg_advisory_xact_lock(hashtextextended('reconciler migrations', 0));
+
+-- name: make_migrations
+create table if not exists migration (
+  number         bigint primary key,
+  oldest_program bigint not null,  -- programs that know migrations up to this one can use the store
+  applied_at     timestamptz not null default now()
+);
+
+-- name: migration
+select number from migration where number = $1;
+
+-- name: insert_migration
+insert into migration (number, oldest_program) values ($1, $2);
+
 -- name: put_revision
 update fact set number = $1 where key = 'revision';
 
@@ -141,7 +180,7 @@ from made m
 join resource r on r.project = $1 and r.kind = 'Configuration' and r.name = m.configuration
 left join rendering g on g.project = $1 and g.configuration = m.configuration
 where g.inputs is distinct from m.inputs or g.program is distinct from $2
-   or (json_text(r.status)::json -> 'rendering')::text is distinct from json_text(g.said)
+   or json_text(r.status)::jsonb -> 'rendering' is distinct from json_text(g.said)::jsonb
 order by m.configuration;
 
 -- name: past_routes
@@ -504,8 +543,13 @@ select number from fact where key = 'traces';
 -- name: put_traces
 insert into fact (key, number) values ('traces', $1) on conflict (key) do update set number = excluded.number;
 
+-- Unless something else was overwritten meanwhile.
 -- name: forget_traces
-delete from fact where key = 'traces';
+delete from fact where key = 'traces' and number = $1;
+
+-- name: kept_rows
+select coalesce(sum(n_dead_tup), 0)::bigint from pg_stat_user_tables
+where relname in (select jsonb_array_elements_text($1::jsonb)) and schemaname = current_schema();
 
 -- name: explain_head
 update resource set origin = $1
@@ -843,6 +887,125 @@ limit 1;
 
 -- Replicas
 
--- The lease of a record, which nobody may take over before the end of the transaction.
+-- The lease of a record, which nobody may take over before the end of the transaction. Its holder may renew it: that
+-- changes no key.
 -- name: lease_of_record
-select number from lease where repository = $1 and number = $2 for share;
+select number from lease where repository = $1 and number = $2 for key share;
+
+-- name: put_replica
+insert into replica (name, url, version, process, settings, beat) values ($1, $2, $3, $4, $5, clock_timestamp())
+on conflict (name) do update set
+  url = excluded.url, version = excluded.version, process = excluded.process, settings = excluded.settings,
+  beat = excluded.beat;
+
+-- name: beat
+update replica set url = $2, version = $3, settings = $5, beat = clock_timestamp() where name = $1 and process = $4;
+
+-- name: has_replica
+select exists (select from replica where name = $1);
+
+-- name: forget_replica
+delete from replica where name = $1 and process = $2;
+
+-- name: replica_ages
+select name, clock_timestamp() - beat from replica order by name;
+
+-- name: forget_replicas
+delete from replica where beat < clock_timestamp() - $1::interval;
+
+-- name: living_replicas
+select name, url, version, process, settings from replica
+where beat > clock_timestamp() - make_interval(secs => $1::float8)
+order by name;
+
+-- name: renew_leases
+update lease set until = clock_timestamp() + make_interval(secs => $2::float8) where holder = $1;
+
+-- name: held_leases
+select repository, number, holder from lease where holder is not null and until > clock_timestamp() order by repository;
+
+-- Takes are one after the other.
+-- name: lock_takes
+select pg_advisory_xact_lock(hashtextextended('reconciler leases', 0));
+
+-- name: has_other_holder
+select exists (
+  select from lease where repository = any($1::text[]) and holder <> $2 and until > clock_timestamp()
+);
+
+-- Those of them that are there, and those that no commit of a run holds.
+-- name: count_leases
+select count(*) from lease where repository = any($1::text[]);
+
+-- name: lock_leases
+select repository from lease where repository = any($1::text[]) order by repository for update skip locked;
+
+-- name: take_leases
+insert into lease (repository, holder, number, until)
+select one, $2, 1, clock_timestamp() + make_interval(secs => $3::float8) from unnest($1::text[]) one
+on conflict (repository) do update set holder = excluded.holder, number = lease.number + 1, until = excluded.until
+returning repository, number;
+
+-- name: release_leases
+update lease set holder = null, until = clock_timestamp() where holder = $1 and repository = any($2::text[]);
+
+-- name: release_all_leases
+update lease set holder = null, until = clock_timestamp() where holder = $1;
+
+-- Sessions and notifications
+
+-- name: flow_key
+select bytes from fact where key = 'flow_key';
+
+-- name: make_flow_key
+insert into fact (key, bytes) values ('flow_key', $1) on conflict (key) do nothing;
+
+-- name: all_sessions
+select digest, "user", losses, created_at, seen_at, id_token from session order by created_at, digest;
+
+-- name: session
+select digest, "user", losses, created_at, seen_at, id_token from session where digest = $1;
+
+-- name: insert_session
+insert into session (digest, "user", losses, created_at, seen_at, id_token) values ($1, $2, $3, $4, $5, $6);
+
+-- name: touch_session
+update session set seen_at = $1 where digest = $2;
+
+-- name: remove_session
+delete from session where digest = $1;
+
+-- The number of the last change of the notifications.
+-- name: noted
+select coalesce((select number from fact where key = 'notifications'), 0);
+
+-- It locks the number, so changes have one order.
+-- name: count_noted
+insert into fact (key, number) values ('notifications', 1)
+on conflict (key) do update set number = fact.number + 1
+returning number;
+
+-- name: all_notifications
+select id, body from notification order by id;
+
+-- name: put_notification
+insert into notification (id, body) values ($1, $2) on conflict (id) do update set body = excluded.body;
+
+-- name: remove_notification
+delete from notification where id = $1;
+
+-- name: all_notification_statuses
+select notification, "user", status from notification_status order by notification, "user";
+
+-- name: put_notification_status
+insert into notification_status (notification, "user", status) values ($1, $2, $3)
+on conflict (notification, "user") do update set status = excluded.status;
+
+-- name: remove_notification_status
+delete from notification_status where notification = $1 and "user" = $2;
+
+-- name: remove_notification_statuses
+delete from notification_status where notification = $1;
+
+-- name: remove_read_statuses
+delete from notification_status where notification = $1 and status = 'read';
