@@ -218,6 +218,29 @@ def send_test(service: Client, *, destination: str) -> int:
     return exits.OK if is_delivered else exits.ERROR
 
 
+@queue.command()
+@click.argument("destination", required=False)
+@click.option(
+    "--from",
+    "state",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The `stateDir` of a service that does not run.",
+)
+@click.option("--to", "target", required=True, help="The URL of a running service that takes the records.")
+@connected
+def move(service: Client, *, destination: str | None, state: Path, target: str) -> int:
+    """Move queued records and dead letters, of DESTINATION or of all, to another instance.
+
+    It has each part on its disk before the part leaves this one. After an interruption, run it again. For admins.
+    """
+    from reconciler.cli import queue_move  # noqa: PLC0415 - it imports much
+
+    service.server = target.rstrip("/")
+    service.sign_in()
+    return queue_move.move(service, state, destination)
+
+
 # `reconciler queue peek`.
 
 LIMIT = 20
