@@ -19,7 +19,7 @@ from reconciler.store import records, sql_store
 from reconciler.store.contract import StoreFault
 from reconciler.store.postgresql.connection import WRITING_SECONDS, Connections, PostgresqlConnection
 from reconciler.store.postgresql.migrating import migrate
-from reconciler.store.sql_store import Listing
+from reconciler.store.sql_store import Listing, TellReplicas
 from reconciler.store.statements import Connection, Row
 
 # Each thread, list and lock uses one connection. Most are idle most of the time, and then share few.
@@ -49,8 +49,9 @@ class ProjectTransaction:
 class PostgresqlStore(sql_store.SqlStore):
     """See `contract.Store` for what each method promises."""
 
-    def __init__(self, url: str, *, view: str | None = None) -> None:
+    def __init__(self, url: str, *, view: str | None = None, tell_replicas: TellReplicas | None = None) -> None:
         """Connect and bring the store to this version. `view` is the address for the reads of plans, by default `url`.
+        `tell_replicas` writes what other replicas are to know, in the same transaction.
 
         Raises StoreFault, NewerStore, Refused.
         """
@@ -66,7 +67,7 @@ class PostgresqlStore(sql_store.SqlStore):
         self._lockers = ThreadPoolExecutor(max_workers=LOCKS, thread_name_prefix="store-lock")
         self._lists = asyncio.Semaphore(LISTS)
         self._held: dict[str, ProjectTransaction] = {}
-        super().__init__(revision=revision)
+        super().__init__(revision=revision, tell_replicas=tell_replicas)
 
     async def _first(self, name: str, *arguments: object) -> Row | None:
         def read() -> Row | None:
