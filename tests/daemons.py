@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests import canaries
+from tests import canaries, stores
 from tests.cli import forking
 from tests.repositories import Repository
 
@@ -82,7 +82,8 @@ class Daemon:
         self._has_real_reader = has_real_reader
         self._command = (*prefix, program)
         self._environment = environment or {}
-        self._settings: dict[str, object] = {"stateDir": str(self.state), "listen": "127.0.0.1:0", **(settings or {})}
+        own = {"stateDir": str(self.state), "listen": "127.0.0.1:0", **stores.settings(self.state)}
+        self._settings: dict[str, object] = {**own, **(settings or {})}
         self.configure(repositories)
 
     # The process

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +34,7 @@ from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile import runs
 from reconciler.reconcile.runs import Run, Trigger
-from reconciler.store import commit, database, engines
+from reconciler.store import commit, damage
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.worker import commits, projections, requests, reviews
 from reconciler.worker.messages import (
@@ -54,6 +53,7 @@ from reconciler.worker.messages import (
 from reconciler.worker.trees import Allowance
 from tests import entries
 from tests.commit_jobs import finished
+from tests.kept import Kept, kept
 
 PROJECT = "default"
 HMAC_KEY = b"k" * 32
@@ -186,7 +186,7 @@ class Mirror:
 class World:
     """Repositories that fill one project, and the store."""
 
-    def __init__(self, folder: Path, following: Mapping[str, Following], *, mirrors: Mapping[str, Mirror]) -> None:
+    def __init__(self, store: Kept, following: Mapping[str, Following], *, mirrors: Mapping[str, Mirror]) -> None:
         self.following = dict(following)
         self.mirrors = dict(mirrors)
         self.heads: dict[str, str] = {}  # the newest commit of each
@@ -196,36 +196,21 @@ class World:
         self.secrets = SECRETS
         self.now = BEGIN
         self.number = 0
-        self.path = folder / "store.db"
         self.masked = 0  # versions that commits of this world rewrote
-        is_new = not self.path.exists()
-        self._writer = database.open_writer(self.path)
-        self._writer.execute("pragma synchronous = off")  # these stores need not survive a power cut
-        if is_new:
-            database.migrate(self._writer, steps=database.migrations())
-            self._writer.execute(database.load_queries()["put_project"], (PROJECT, rfc3339(BEGIN)))
-        self.view = engines.open_view(str(self.path))
-
-    def close(self) -> None:
-        """Close the store."""
-        self.view.close()
-        self._writer.close()
+        self.kept = store
+        self.view, self.address = store.view, store.address
+        store.writer.run("put_project", PROJECT, rfc3339(BEGIN))
 
     @contextlib.contextmanager
     def fork(self) -> "Iterator[World]":
         """The same world once more, of which nothing comes back; the repositories are shared."""
-        with tempfile.TemporaryDirectory() as folder:
-            with contextlib.closing(sqlite3.connect(Path(folder) / "store.db")) as copy:
-                self._writer.backup(copy)
-            other = World(Path(folder), self.following, mirrors=self.mirrors)
+        with self.kept.fork() as store:
+            other = World(store, self.following, mirrors=self.mirrors)
             other.heads, other.rows = dict(self.heads), dict(self.rows)
             other.waiting, other.due = set(self.waiting), set(self.due)
             other.secrets = self.secrets
             other.now, other.number = self.now, self.number
-            try:
-                yield other
-            finally:
-                other.close()
+            yield other
 
     # What happens outside
 
@@ -251,21 +236,20 @@ class World:
     def age(self, document: Mapping[str, Any]) -> None:
         """Make the stored resource what an earlier version, whose rules were others, would have stored of this."""
         kind, name = document["kind"], document["metadata"]["name"]
-        [row] = self.all("select version, body from resource join version using (project, kind, name, version)"
+        [row] = self.all("select version, body, secrets from resource join version using (project, kind, name, version)"
                          " where kind = ? and name = ?", kind, name)  # fmt: skip
         body = json.loads(row["body"])
         owned = {key: document[key] for key in ("apiVersion", "kind", "metadata", "spec")}
         kept = {key: body["metadata"][key] for key in ("id", "version", "dateModified")}
         spec_hash = hashlib.sha256(values.canonical_json(owned["spec"])).hexdigest()
         body |= {**owned, "metadata": {**owned["metadata"], **kept, "hash": spec_hash}}
-        version = (values.canonical_json(body), kind, name, row["version"])
-        self._writer.execute(
-            "update version set body = ?1, checksum = checksum_of(?1, secrets)"
-            " where kind = ?2 and name = ?3 and version = ?4",
-            version,
-        )
-        digest = (desired.digest(owned, hmac_key=HMAC_KEY), kind, name)
-        self._writer.execute("update resource set digest = ? where kind = ? and name = ?", digest)
+        text = values.canonical_json(body)
+        checksum = damage.checksum_of(text, row["secrets"])
+        which = (kind, name, row["version"])
+        self.all("update version set body = ?, checksum = ? where kind = ? and name = ? and version = ?",
+                 text, checksum, *which)  # fmt: skip
+        digest = desired.digest(owned, hmac_key=HMAC_KEY)
+        self.all("update resource set digest = ? where kind = ? and name = ?", digest, kind, name)
 
     # What the daemon does
 
@@ -299,21 +283,20 @@ class World:
 
     def restart(self) -> None:
         """A new process knows what is stored, and looks where it cannot be sure."""
-        sql = database.load_queries()
+        reader = self.kept.writer
         self.due.clear()
-        with contextlib.closing(database.open_reader(self.path)) as reader:
-            for name in self.heads:
-                found = reader.execute(sql["repository"], (name,)).fetchone()
-                row = None if found is None else RepositoryRow(*found)
-                assert row == self.rows.get(name)
-                if row is None or row.head != self.heads[name] or self._is_followed_anew(name):
-                    self.due.add(name)
-                was_refused = row is not None and row.head is not None and row.tree is None
-                if was_refused or reader.execute(sql["waits_for_store"], (name,)).fetchone()[0]:
-                    self.waiting.add(name)
-                    self.due.add(name)
-                else:
-                    self.waiting.discard(name)
+        for name in self.heads:
+            found = reader.first("repository", name)
+            row = None if found is None else RepositoryRow(*found)
+            assert row == self.rows.get(name)
+            if row is None or row.head != self.heads[name] or self._is_followed_anew(name):
+                self.due.add(name)
+            was_refused = row is not None and row.head is not None and row.tree is None
+            if was_refused or reader.value("waits_for_store", name):
+                self.waiting.add(name)
+                self.due.add(name)
+            else:
+                self.waiting.discard(name)
 
     def plan(self, repository: str, *, full: bool) -> Ran:
         """A plan of the newest head, not stored."""
@@ -371,7 +354,7 @@ class World:
 
     def store(self, *parts: Changes) -> None:
         """Write what was planned."""
-        commit.commit(self._writer, parts, record=Record())
+        commit.commit(self.kept.writer, parts, record=Record())
 
     def turn_back(self) -> None:
         """The next request comes at the time and with the randomness of the last one."""
@@ -382,9 +365,7 @@ class World:
 
     def all(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
         """Return what a statement finds, rows as dictionaries."""
-        with contextlib.closing(database.open_reader(self.path)) as reader:
-            reader.row_factory = sqlite3.Row
-            return [dict(row) for row in reader.execute(statement, arguments)]
+        return self.kept.all(statement, *arguments)
 
     @property
     def revision(self) -> int:
@@ -396,7 +377,7 @@ class World:
         """Every resource with its version, by kind and name."""
         return self.all(
             "select r.*, v.body, v.secrets, o.head, o.tail from resource r"
-            " join version v using (project, kind, name, version) join origin o on o.id = ifnull(r.origin, v.origin)"
+            " join version v using (project, kind, name, version) join origin o on o.id = coalesce(r.origin, v.origin)"
             " order by r.kind, r.name"
         )
 
@@ -404,7 +385,7 @@ class World:
         self._pass_time()
         answered = self.request(verb, body, options)
         if answered.planned.changed:
-            commit.commit(self._writer, answered.parts, record=Record())
+            commit.commit(self.kept.writer, answered.parts, record=Record())
             self.masked += sum(len(part.rewritten) for part in answered.parts)
             self._tell(None, answered.planned.touched)
         return answered
@@ -419,7 +400,7 @@ class World:
 
     def _context(self) -> Context:
         return Context(
-            store=str(self.path),
+            store=self.address,
             project=PROJECT,
             hmac_key=HMAC_KEY,
             api_versions=API_VERSIONS,
@@ -477,7 +458,7 @@ class World:
                 forget_held_of=repository if planned.held_changed else None,
                 forget_approval_of=repository if is_free else None,
             )
-            commit.commit(self._writer, ran.parts, record=record)
+            commit.commit(self.kept.writer, ran.parts, record=record)
             self.rows[repository] = row
             self.masked += sum(len(part.rewritten) for part in ran.parts)
             self._tell(repository, planned.touched, changed=planned.changed)
@@ -504,13 +485,13 @@ def world(following: Mapping[str, Following]) -> Iterator[World]:
         try:
             yield made
         finally:
-            made.close()
+            made.kept.close()
 
 
 def make(folder: Path, following: Mapping[str, Following]) -> World:
-    """The same in a folder of the caller's, who closes it."""
+    """The same in a folder of the caller's, who closes its store."""
     mirrors = {name: Mirror(folder / f"{name}.git") for name in sorted(following)}
-    return World(folder, following, mirrors=mirrors)
+    return World(kept(folder), following, mirrors=mirrors)
 
 
 def is_held(world: World) -> bool:

@@ -22,6 +22,12 @@ NOT_IN_IT = (
     "Not in it: queues (they hold log records), mirrors (they are fetched again), sessions (people sign in again), the "
     "settings and the files of secrets."
 )
+# Without sessions, as in a backup: one that ended since must not become valid again.
+DUMP = "use `pg_dump --format=custom --exclude-table-data=session --file=FILE DATABASE`, while the service runs or not"
+LOAD = (
+    "stop all replicas, and use `pg_restore --clean --if-exists --single-transaction --dbname=DATABASE FILE` with what "
+    "`pg_dump` wrote"
+)
 NEXT = (
     "Start the service: it brings an older store to its version, and reads what was committed since. Everybody signs "
     "in again. People, roles and keys are those of the backup: remove again what was removed since. What came through "
@@ -35,8 +41,10 @@ NEXT = (
 @state_option
 def backup(folder: Path, config: Path | None, state_dir: str | None) -> None:
     """Copy the store of the service on this machine to a new FOLDER, verified. The service may run or not."""
+    settings = options.local_settings(config, state_dir)
+    databases.check_sqlite(settings, DUMP)
     watch = ProgressWatch(time.monotonic, SECONDS, output.note)
-    places = databases.database_places(options.local_settings(config, state_dir))
+    places = databases.database_places(settings)
     manifest = ops_backup.back_up(places, folder.absolute(), now=clock.now(), watch=watch)
     for file in manifest.files:
         rows = output.counted(sum(file.rows.values()), "row")
@@ -57,6 +65,7 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
     BACKUP is a folder that `reconciler backup` made, or a copy of only the store.
     """
     settings = options.local_settings(config, state_dir)
+    databases.check_sqlite(settings, LOAD)
     given = ops_backup.read_backup(backup.absolute())
     if (process := doctor.directory_holder(settings.state_dir)) is not None:
         raise Refused(

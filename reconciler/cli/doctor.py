@@ -14,13 +14,13 @@ from reconciler.cli.options import config_option, state_option
 from reconciler.model.values import Value
 from reconciler.ops import databases
 from reconciler.ops import doctor as ops_doctor
-from reconciler.ops.checks import files, services
+from reconciler.ops.checks import files, postgresql, services
 from reconciler.ops.checks.files import NamedFile
 from reconciler.ops.doctor import SECONDS, DoctorCheck, DoctorFinding, FindingStatus, threaded
 from reconciler.settings import loading
 from reconciler.settings.loading import Loaded, SettingsError
 from reconciler.settings.models import Settings
-from reconciler.store.files import KINDS, DatabasePlaces
+from reconciler.store.files import KINDS
 
 SETTINGS = "settings"
 PROVIDER = "provider"
@@ -33,7 +33,6 @@ HAS_IT = "that is no error if the service has it in its own environment; the oth
 def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], is_full: bool) -> list[DoctorCheck]:
     """Return all checks of a service with these settings, in the order of the output."""
     settings = loaded.settings
-    places = databases.database_places(settings)
     service = ops_doctor.directory_holder(settings.state_dir)
     deep = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
 
@@ -53,14 +52,19 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], is_full: bo
             partial(services.check_repositories, settings.repositories, state=settings.state_dir),
             ALL_REPOSITORIES_SECONDS,
         ),
-        *(
-            check(kind.file, files.check_database, places.of(kind), kind, is_full=is_full, seconds=deep)
-            for kind in KINDS
-        ),
-        check(files.DISK_NAME, _disks, settings, places),
+        *(check(name, look, is_full=is_full, seconds=deep) for name, look in _databases(settings)),
+        check(files.DISK_NAME, _disks, settings),
         DoctorCheck(PROVIDER, partial(_provider, settings)),
         check(files.QUEUE_NAME, files.check_quarantine, settings.state_dir),
     ]
+
+
+def _databases(settings: Settings) -> list[tuple[str, Callable[..., Sequence[DoctorFinding]]]]:
+    if settings.store.is_postgresql:
+        look = partial(postgresql.check_postgresql, settings.store.url, settings.store.worker_url)
+        return [(postgresql.NAME, look)]
+    places = databases.database_places(settings)
+    return [(kind.file, partial(files.check_database, places.of(kind), kind)) for kind in KINDS]
 
 
 def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding]:
@@ -72,9 +76,8 @@ def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding
     return [*files.check_named_files(named), *files.check_secrets_folder(loaded.settings.secrets.directory)]
 
 
-def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
-    folders = dict.fromkeys((settings.state_dir, places.store.parent))  # often the same
-    reserve = settings.delivery.free_bytes
+def _disks(settings: Settings) -> list[DoctorFinding]:
+    folders, reserve = databases.kept_in(settings), settings.delivery.free_bytes
     return [finding for folder in folders for finding in files.check_disk(folder, reserve=reserve)]
 
 

@@ -62,6 +62,7 @@ ENTRIES = {
     "doctor": CommandEntry("reconciler.cli.doctor:doctor", "Check the service on this machine."),
     "backup": CommandEntry("reconciler.cli.backup:backup", "Back up the store of the service on this machine."),
     "restore": CommandEntry("reconciler.cli.backup:restore", "Restore a backup on this machine."),
+    "store": CommandEntry("reconciler.cli.store:store", "Move the store to another database."),
     "schema": CommandEntry("reconciler.cli.main:schema", "Print the JSON Schema of a kind."),
     "version": CommandEntry("reconciler.cli.main:version", "Print the version."),
 }

@@ -27,9 +27,43 @@ ELSEWHERE = "name the service's settings with --config, or its `stateDir` with -
 """The advice where there is no store: a service has the settings of its unit, a shell seldom has them."""
 
 
+POSTGRESQL = "postgresql"
+"""In the state directory of a service whose store is on PostgreSQL: that it had one."""
+
+
 def database_places(settings: "Settings") -> DatabasePlaces:
-    """Return the paths of the databases of a service with these settings."""
+    """Return the paths of the databases of a service with these settings, which are of SQLite."""
     return files.places(settings.store.url, settings.state_dir)
+
+
+def kept_in(settings: "Settings") -> tuple[Path, ...]:
+    """Return the folders on this machine that the service keeps things in, its state directory first."""
+    if settings.store.is_postgresql:
+        return (settings.state_dir,)
+    return tuple(dict.fromkeys((settings.state_dir, database_places(settings).store.parent)))  # often the same
+
+
+def check_sqlite(settings: "Settings", instead: str) -> None:
+    """Raise Refused, with what is to be done `instead`, for a store that is not in files of this machine."""
+    if settings.store.is_postgresql:
+        raise Refused(f"The store is on PostgreSQL, which has its own programs for this: {instead}.")
+
+
+def missing_on_postgresql(state_directory: Path) -> str | None:
+    """Why a service must not begin with a database that is empty: it had a store. None if it never had one."""
+    if not any((state_directory / name).exists() for name in (POSTGRESQL, files.STORE.file, files.OPERATIONS.file)):
+        return None
+    return (
+        f"The database of `store.url` is empty, and {state_directory} is of a service that had a store; correct "
+        "`store.url`, copy the store with `reconciler store copy`, restore a dump with `pg_restore`, or start once "
+        "with --new-store to begin with an empty one."
+    )
+
+
+def mark_postgresql(state_directory: Path) -> None:
+    """Note in a state directory that its service has a store on PostgreSQL. Best effort: a full disk stops no start."""
+    with suppress(OSError):
+        (state_directory / POSTGRESQL).touch(mode=0o600)
 
 
 def missing(found: DatabasePlaces) -> str | None:
@@ -40,7 +74,8 @@ def missing(found: DatabasePlaces) -> str | None:
     if store.exists() and store.stat().st_size:
         return None
     copies = [each for each in store.parent.glob(f"{store.name}.*") if COPIED.fullmatch(each.name, len(store.name))]
-    if not copies and not found.operations.exists():
+    traces = (found.operations, found.operations.with_name(POSTGRESQL))
+    if not copies and not any(each.exists() for each in traces):
         return None
     is_ = "is empty" if store.exists() else "is missing"
     backup = max(copies, key=lambda each: (each.stat().st_mtime, each.name), default="BACKUP")

@@ -28,6 +28,7 @@ from reconciler.server import following, parts, process, serving, sign_in
 from reconciler.server.parts import Parts, Running, StartPlan
 from reconciler.server.process import ShutdownDeadline
 from reconciler.settings import loading
+from reconciler.settings.models import Settings
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Traces
 
@@ -76,7 +77,7 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
     stop, reload = asyncio.Event(), asyncio.Event()
     with (
         process.hold_state_directory(settings.state_dir),
-        process.hold_store(databases.database_places(settings).store),
+        _hold_store(settings),
         contextlib.ExitStack() as opened,
     ):
         _handle_signals(stop=stop, reload=reload, bound=bound)
@@ -105,6 +106,13 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
                         bound.waits("the provider", partial(_leave_provider, services)),
                     )
     log.info("Stopped.")
+
+
+def _hold_store(settings: Settings) -> contextlib.AbstractContextManager[None]:
+    """Hold the store's file. A database of PostgreSQL is for several replicas."""
+    if settings.store.is_postgresql:
+        return contextlib.nullcontext()
+    return process.hold_store(databases.database_places(settings).store)
 
 
 async def _leave_provider(services: Services) -> None:

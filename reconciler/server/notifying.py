@@ -128,10 +128,10 @@ async def build_notifying(
         certificate=settings.tls.cert_file,
         authorities=settings.outbound.ca_file,
     )
-    places, state = databases.database_places(settings), settings.state_dir
-    damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(places.operations), work=work)
+    state = settings.state_dir
+    damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(state / files.OPERATIONS.file), work=work)
     # Of all that is kept: any folder of it may be a disk of its own.
-    folders = (state, places.store.parent, state / following.MIRRORS, state / delivering.QUEUES)
+    folders = (*databases.kept_in(settings), state / following.MIRRORS, state / delivering.QUEUES)
     watch = ObserverLoop(
         board,
         (

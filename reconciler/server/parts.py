@@ -102,14 +102,13 @@ async def build_parts(
     """
     settings = plan.settings
     async with contextlib.AsyncExitStack() as opened:
-        store, operations, replication = await opened.enter_async_context(
-            _store(settings, bound, new_store=plan.new_store)
-        )
-        replica = None if replication is None else ReplicaParts.build(store, replication)
+        kept = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        store, operations = kept.store, kept.operations
+        replica = None if kept.replication is None else ReplicaParts.build(store, kept.replication)
         holder = Alone()
         work = Work(holder)
         accounts = await _accounts(plan, store, operations)
-        worker = await opened.enter_async_context(_worker(settings, bound, store))
+        worker = await opened.enter_async_context(_worker(settings, bound, kept))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
         applier = Applier(
             store,
@@ -152,7 +151,7 @@ async def build_parts(
             listeners=listeners,
             secrets=sources,
             holder=holder,
-            leases=None if replication is None else replication.leases,
+            leases=None if kept.replication is None else kept.replication.leases,
         )
         services = _services(
             settings,
@@ -279,19 +278,37 @@ def _services(
 @contextlib.asynccontextmanager
 async def _store(settings: Settings, bound: ShutdownDeadline, *, new_store: bool) -> AsyncIterator[engines.OpenedStore]:
     """Open both databases and bring them to this version. Raises Refused, StoreFault."""
+    if settings.store.is_postgresql:
+        await _settle_database(settings, new_store=new_store)
+    else:
+        await _settle_files(settings, new_store=new_store)
+    told = settings.store
+    opened = await engines.open_store(told.url, settings.state_dir, worker_url=told.worker_url)
+    try:
+        if settings.store.is_postgresql:
+            await asyncio.to_thread(databases.mark_postgresql, settings.state_dir)
+        yield opened
+    finally:
+        bound.begin()
+        await bound.waits("a write of sessions", opened.operations.close)
+        await bound.waits("a write to the store", opened.store.close)
+
+
+async def _settle_files(settings: Settings, *, new_store: bool) -> None:
+    """Look at both files before they are opened: a missing one, a damaged one, and one of an earlier version."""
     places = databases.database_places(settings)
     missing = await asyncio.to_thread(databases.missing, places)
     if missing is not None and not new_store:
         raise Refused(missing)
     await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
     await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
-    opened = await engines.open_store(settings.store.url, settings.state_dir)
-    try:
-        yield opened
-    finally:
-        bound.begin()
-        await bound.waits("a write of sessions", opened.operations.close)
-        await bound.waits("a write to the store", opened.store.close)
+
+
+async def _settle_database(settings: Settings, *, new_store: bool) -> None:
+    """Look at the database before it is opened. It may be in use by other replicas, and is not copied."""
+    missing = await asyncio.to_thread(databases.missing_on_postgresql, settings.state_dir)
+    if missing is not None and not new_store and await asyncio.to_thread(engines.is_empty, settings.store.url):
+        raise Refused(missing)
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
@@ -316,7 +333,9 @@ async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Ac
 
 
 @contextlib.asynccontextmanager
-async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
+async def _worker(
+    settings: Settings, bound: ShutdownDeadline, opened: engines.OpenedStore
+) -> AsyncIterator[WorkerClient]:
     """Start the worker. It can open only folders that exist at its start, so this makes the folder of mirrors.
 
     A file in the state directory has its protections, for the doctor.
@@ -329,7 +348,8 @@ async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> 
 
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
     told.unlink(missing_ok=True)
-    worker = WorkerClient(granted=(store.address, str(mirrors)), confined=confined)
+    granted = opened.store.address, str(mirrors)
+    worker = WorkerClient(granted=granted, connection=opened.worker_connection, confined=confined)
     try:
         await worker.start()
         yield worker

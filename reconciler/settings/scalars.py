@@ -275,8 +275,10 @@ WebURL = Annotated[str, AfterValidator(web_url), Allowed("an http or https URL w
 OptionalWebURL = Annotated[str, or_nothing(web_url), Allowed('an http or https URL without a user or query, or ""')]
 OptionalIssuer = Annotated[str, or_nothing(issuer), Allowed('an http or https URL without a user or query, or ""')]
 SQLITE, POSTGRESQL = "sqlite:///", "postgresql://"
-# Only libpq knows what is right after the scheme; a URI has neither spaces nor a fragment.
-POSTGRESQL_URI = rf"{POSTGRESQL}[^#\s\p{{C}}]+"
+# Only libpq knows all that is right after the scheme. An `@`, `/` or `?` of a password is escaped: libpq takes what
+# follows for the host or the database, and says so in its errors.
+_PART = r"@#\s\p{C}"
+POSTGRESQL_URI = rf"{POSTGRESQL}[^/?{_PART}]*(?:@[^/?{_PART}]*)?(?:[/?][^{_PART}]*)?"
 StoreURL = Annotated[
     str,
     Field(pattern=rf"^(?:{SQLITE}/[^?#\p{{C}}\p{{Zl}}\p{{Zp}}]+|{POSTGRESQL_URI})$"),

@@ -8,13 +8,17 @@ Each function imports what it opens: the worker, which reads, loads nothing that
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Replication, Store
-from reconciler.store.records import Changes, Record
+from reconciler.store.records import Changes, Record, RoleReport, ServerReport
+
+if TYPE_CHECKING:
+    from reconciler.store.estates import StoredEstate
+    from reconciler.store.files import DatabasePlaces
 
 
 class OpenedStore(NamedTuple):
@@ -23,11 +27,12 @@ class OpenedStore(NamedTuple):
     store: Store
     operations: Operations
     replication: Replication | None = None
+    worker_connection: str = ""  # how the worker connects to a store on a server; it may hold a password
 
 
-async def open_store(url: str, state_directory: Path) -> OpenedStore:
-    """Open both parts of the store of the settings `store.url` and `stateDir`, or make them, and bring them to this
-    version.
+async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -> OpenedStore:  # noqa: ARG001
+    """Open both parts of the store of the settings `store.url`, `store.workerUrl` and `stateDir`, or make them, and
+    bring them to this version.
 
     Raises Refused, NewerStore, StoreFault.
     """
@@ -46,6 +51,38 @@ async def open_store(url: str, state_directory: Path) -> OpenedStore:
         raise
 
 
+def is_empty(url: str) -> bool:
+    """Return True if a database of PostgreSQL has no store. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.is_empty(url)
+
+
+def server_report(url: str) -> ServerReport:
+    """Ask a server of PostgreSQL, and the database of `store.url`, about themselves. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.server(url)
+
+
+def role_report(worker_url: str, *, service_url: str) -> RoleReport:
+    """Ask PostgreSQL about the role of the worker. Raises Refused, StoreFault."""
+    from reconciler.store.postgresql import rights
+
+    return rights.role_report(worker_url, service_url=service_url)
+
+
+def stored_estate(place: "DatabasePlaces | str") -> "StoredEstate":
+    """Return the estate in files of SQLite, which nobody uses, or in the database of a URL of PostgreSQL."""
+    if isinstance(place, str):
+        from reconciler.store.postgresql.estate import StoredPostgresqlEstate
+
+        return StoredPostgresqlEstate(place)
+    from reconciler.store.sqlite_estate import StoredSqliteEstate
+
+    return StoredSqliteEstate(place)
+
+
 def open_view(address: str) -> PlanningView:
     """Open the reads of a plan of the store with this address (`Store.address`). Raises StoreFault."""
     from reconciler.store import database
@@ -58,9 +95,33 @@ def view_files(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the files that a process needs for a view of the store with this address: those to read, and those to read
     and write. They exist, because the store is open in the main process.
     """
+    if is_on_server(address):
+        return (), ()
     path = os.path.realpath(address)
     # A reader records its position in `-shm`, so that its pages are not overwritten (sqlite.org/walformat.html).
     return (path, f"{path}-wal"), (f"{path}-shm",)
+
+
+ON_SERVER = "postgresql:"  # how the address of a store on a server begins
+
+
+def is_on_server(address: str) -> bool:
+    """Return True if views of the store with this address are connections to a server."""
+    return address.startswith(ON_SERVER)
+
+
+class ConnectedViews(NamedTuple):
+    """Views on a server by name, each with a connection of its own, and the sockets of these connections."""
+
+    views: Mapping[str, PlanningView]
+    sockets: tuple[int, ...]
+
+
+def connect_views(connection: str, names: Iterable[str]) -> ConnectedViews:
+    """Open a view on a server for each name. Raises StoreFault."""
+    from reconciler.store.postgresql import views
+
+    return ConnectedViews(*views.connect(connection, names))
 
 
 class ScratchStore:

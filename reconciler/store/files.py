@@ -222,6 +222,12 @@ def tell(path: Path, events: Sequence[AuditRow]) -> None:
         connection.execute("pragma journal_mode = delete").fetchone()
 
 
+def finish(path: Path) -> None:
+    """Have a database that no process uses in its one file, on the disk. Raises StoreFault."""
+    with database.faults("written"), closing(database.open_writer(path)) as connection:
+        connection.execute("pragma journal_mode = delete").fetchone()
+
+
 def beside(path: Path) -> tuple[Path, ...]:
     """Return a database's file and the files that SQLite makes beside it."""
     return tuple(path.with_name(path.name + suffix) for suffix in ("", *LOGS))

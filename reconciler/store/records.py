@@ -731,3 +731,25 @@ class Noted(NamedTuple):
     forget: Collection[str] = ()
     unread: Collection[str] = ()
     statuses: Sequence[NotificationStatusRow] = ()
+
+
+class ServerReport(NamedTuple):
+    """A server of PostgreSQL and the database in it, as the service's role sees them."""
+
+    version: int  # 15
+    oldest: int  # that this program may use
+    is_standby: bool
+    unsafe: tuple[str, ...]  # settings with which an acknowledged write may be lost, as `fsync = off`
+    encoding: str
+    connections_left: int
+    migration: int | None  # the store's version; None in an empty database
+    latest: int  # that this program knows
+
+
+class RoleReport(NamedTuple):
+    """The role of the worker."""
+
+    name: str
+    is_elsewhere: bool  # it leads to another database than the service's
+    more: tuple[str, ...]  # what it may do besides reading
+    unread: tuple[str, ...]  # tables that it needs and may not read

@@ -8,9 +8,10 @@ ends, because the service is gone then.
 import contextlib
 import gc
 import os
+import select
 import threading
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from reconciler.worker.sandbox import Granted, Protections
 from reconciler.worker.trees import Allowance
 
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
+LOST = "The worker lost its connection to the store's server; the work is tried again when it is there."
 FAULT = "The worker met a fault of its own; the log has the cause, and the work is tried again."
 
 
@@ -39,17 +41,22 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     """Serve jobs until the input ends.
 
     The process can read only the store with this address and the mirrors in this folder. Without a store it can read
-    everything that its user can.
+    everything that its user can. If the store is on a server, the connections are opened here, since nothing in the
+    process can open one later.
     """
     _settle_memory()
-    granted = None
+    orders, answers = _take_over_pipes()
+    granted, connected = None, engines.ConnectedViews({}, ())
     if store is not None:
+        if engines.is_on_server(store):
+            connected = _connect(orders, answers)
         readable, writable = engines.view_files(store)
         granted = Granted(readable=(*readable, mirrors), writable=writable)
-    protections = sandbox.enter(granted)
-    orders, answers = _take_over_pipes()
-    child = Worker(answers)
+    protections = sandbox.enter(granted, can_send=bool(connected.sockets))
+    child = Worker(answers, connected.views)
     templates.start_watchdog()
+    if connected.sockets:
+        threading.Thread(target=_watch, args=(connected.sockets, answers), name="connections", daemon=True).start()
     sandbox.start_no_more()
     child.serve(orders, protections)
     # A lane may still plan, but its answer is not needed any more.
@@ -61,18 +68,49 @@ StartedJob: TypeAlias = Generator[None, None, None]
 OpenView: TypeAlias = Callable[[str], PlanningView]
 
 
+def _connect(orders: BinaryIO, answers: BinaryIO) -> engines.ConnectedViews:
+    """Open the connections that the service names in its first message; end the process if that fails."""
+    payload = _read_frame(orders)
+    if payload is None:
+        os._exit(0)
+    first = messages.connect(payload)
+    try:
+        return engines.connect_views(first.connection, first.jobs)
+    except errors.ReconcilerError as error:
+        _end_without_store(answers, error.message)
+
+
+def _watch(sockets: Sequence[int], answers: BinaryIO) -> None:
+    """End the process as soon as one of its connections is lost: it cannot open another one."""
+    poll = select.poll()
+    for socket in sockets:
+        # A copy: the library closes its own, whose number may then be that of another file.
+        poll.register(os.dup(socket), select.POLLRDHUP)
+    poll.poll()
+    _end_without_store(answers, LOST)
+
+
+def _end_without_store(answers: BinaryIO, message: str) -> NoReturn:
+    """Tell the service why this process ends, so that no job is blamed."""
+    # A lane may be sending. Each frame is one write to the buffer, so none is cut.
+    answers.write(messages.framed(messages.Reply(0, messages.Failed(message, transient=True))))
+    answers.flush()
+    os._exit(1)
+
+
 class Worker:
     """Gives each order to the lane of its job and sends the answers."""
 
-    def __init__(self, answers: BinaryIO) -> None:
+    def __init__(self, answers: BinaryIO, connected: Mapping[str, PlanningView]) -> None:
+        """Start the lanes. `connected` are the views that are open already, by the kind of job."""
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
         self._ready: dict[int, StartedJob] = {}  # jobs that wait for the project's lock
         # A lane: one thread with its own views of stores, since a connection and a snapshot belong to one thread.
-        tags = [str(job.__struct_config__.tag) for job in get_args(messages.Job)]
+        tags = connected or [messages.tag_of(job) for job in get_args(messages.Job)]
         self._lanes = {tag: ThreadPoolExecutor(1, thread_name_prefix=f"lane-{tag}") for tag in tags}
-        self._views = {tag: cache(engines.open_view) for tag in tags}
+        self._views = {tag: partial(_view, connected[tag]) if connected else cache(engines.open_view) for tag in tags}
         for lane in self._lanes.values():
             lane.submit(int).result()  # start its thread now: the sandbox forbids it later
 
@@ -152,6 +190,10 @@ class Worker:
         with self._lock:
             self._answers.write(frame)
             self._answers.flush()
+
+
+def _view(connected: PlanningView, _: str) -> PlanningView:
+    return connected
 
 
 def _end() -> NoReturn:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.worker.messages import CommitJob, Job, ReviewJob
+from reconciler.worker.messages import CommitJob, Connect, Job, ReviewJob, tag_of
 from reconciler.worker.process import SECONDS, Answered, Lock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
 from reconciler.worker.sandbox import Protections
 
@@ -86,15 +86,17 @@ class WorkerClient:
         self,
         *,
         granted: Sequence[str] = (),
+        connection: str = "",
         command: Sequence[str] = COMMAND,
         seconds: Mapping[type[Job], WorkerSeconds] = SECONDS,
         confined: Callable[[Protections], object] = bool,
     ) -> None:
-        """Set it up. `granted` are the arguments of `child.main`, which say what a process may open. `confined` is
-        called with the protections of each process.
+        """Set it up. `granted` are the arguments of `child.main`, which say what a process may open. `connection` is
+        how a process connects to a store on a server. `confined` is called with the protections of each process.
         """
         self.memory = CrashMemory()
         self._command = (*command, *granted)
+        self._connection = connection
         self._seconds = seconds
         self._confined = confined
         self._numbers = itertools.count(1)
@@ -136,8 +138,9 @@ class WorkerClient:
         """Plan a job. It takes `lock` when it has read everything that needs no lock, and holds it until the context
         ends. If the worker crashes, the lock is released and the job starts again.
 
-        Raises GitFault, Refused and Transient as the worker says, WorkerGone if the job crashes its worker, Overdue if
-        it takes too long, Busy if other jobs do, and what the lock raises.
+        Raises GitFault, Refused and Transient as the worker says, WorkerGone if the job crashes its worker, StoreFault
+        if the worker has no connection to the store, Overdue if it takes too long, Busy if other jobs do, and what the
+        lock raises.
         """
         async with AsyncExitStack() as held:
             yield await self._plan(job, lock, held)
@@ -165,7 +168,7 @@ class WorkerClient:
         """
         ends = 0
         while True:
-            child = await self._start()
+            child = await self._start([type(job)])
             self._apart.add(child)
             try:
                 number, aside = next(self._numbers), self.memory.aside
@@ -208,18 +211,23 @@ class WorkerClient:
         return await asyncio.shield(self._starting)
 
     async def _start_shared(self) -> WorkerProcess:
-        self._shared = await self._start()
+        self._shared = await self._start(list(self._seconds))
         return self._shared
 
-    async def _start(self) -> WorkerProcess:
-        """Start a process, after a pause if others ended. Raises WorkerGone if that fails or the client stops."""
+    async def _start(self, jobs: Sequence[type[Job]]) -> WorkerProcess:
+        """Start a process for these kinds of jobs, after a pause if others ended. Raises WorkerGone if that fails or
+        the client stops.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._next_start()):
                 await self._stopped.wait()
         if self._stopped.is_set():
             raise WorkerGone(STOPS)
+        connect = Connect(self._connection, tuple(map(tag_of, jobs))) if self._connection else None
         try:
-            child = await WorkerProcess.start(self._command, seconds=self._seconds, unasked=self._ended)
+            child = await WorkerProcess.start(
+                self._command, seconds=self._seconds, unasked=self._ended, connect=connect
+            )
         except OSError as error:
             told = f"The worker could not be started ({error.strerror or error})"
             self._ended(told)

@@ -77,6 +77,15 @@ class CommitJob(ProjectRepository, frozen=True, kw_only=True, tag="commit"):
     beside: tuple["CommitJob", ...] = ()  # of the same project, mirror and commit: one change with this one
 
 
+class Connect(SecretMessage, frozen=True):
+    """The first message to a process whose store is on a server: the connection that it opens for each kind of job that
+    it may get, before it is confined. The text may hold a password.
+    """
+
+    connection: str
+    jobs: tuple[str, ...]
+
+
 class Verb(StrEnum):
     """The kinds of requests."""
 
@@ -313,7 +322,10 @@ class Compared(msgspec.Struct, frozen=True, tag="compared"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The job could not be planned. `state` is a repository's state when git is the cause."""
+    """The job could not be planned. `state` is a repository's state when git is the cause.
+
+    For the number 0: the process has no connection to the store, and ends.
+    """
 
     message: str
     state: str | None = None
@@ -358,14 +370,20 @@ def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 _encoder = msgspec.msgpack.Encoder()
+_connects: msgspec.msgpack.Decoder[Connect] = msgspec.msgpack.Decoder(Connect)
 _orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 _replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 
-def framed(message: Order | Reply) -> bytes:
+def framed(message: Connect | Order | Reply) -> bytes:
     """Encode a message with its length before it."""
     payload = _encoder.encode(message)
     return LENGTH.pack(len(payload)) + payload
+
+
+def connect(payload: bytes) -> Connect:
+    """Decode the first message of the service. Raises msgspec.DecodeError for anything else."""
+    return _connects.decode(payload)
 
 
 def order(payload: bytes) -> Order:
@@ -378,6 +396,6 @@ def reply(payload: bytes | bytearray) -> Reply:
     return _replies.decode(payload)
 
 
-def tag_of(job: Job) -> str:
+def tag_of(job: Job | type[Job]) -> str:
     """Return the tag of a job's kind, which names its lane in the worker."""
     return str(job.__struct_config__.tag)

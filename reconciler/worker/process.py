@@ -18,6 +18,7 @@ import msgspec
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model import errors, log_context
+from reconciler.store.contract import StoreFault
 from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import messages
@@ -184,6 +185,7 @@ class WorkerProcess:
         self._seconds = seconds
         self._unasked: Callable[[str], None] | None = unasked
         self._why = ""  # it is ended
+        self._lost: StoreFault | None = None  # it ends since it has no connection to the store
         self._work: dict[int, _Work] = {}  # by the numbers of jobs
         # The process does one job of each kind at a time, and gets the next one afterwards.
         self._lanes = {kind: asyncio.Lock() for kind in seconds}
@@ -196,9 +198,14 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], *, seconds: Mapping[type[Job], WorkerSeconds], unasked: Callable[[str], None]
+        cls,
+        command: Sequence[str],
+        *,
+        seconds: Mapping[type[Job], WorkerSeconds],
+        unasked: Callable[[str], None],
+        connect: messages.Connect | None = None,
     ) -> "WorkerProcess":
-        """Start one. Raises OSError."""
+        """Start one, and give it its first message if it has to connect. Raises OSError."""
         process = await asyncio.create_subprocess_exec(
             *command,
             env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
@@ -208,6 +215,9 @@ class WorkerProcess:
             stderr=PIPE,
             limit=READ_BYTES,
         )
+        if connect is not None:
+            assert process.stdin is not None
+            process.stdin.write(messages.framed(connect))
         return cls(process, seconds=seconds, unasked=unasked)
 
     @property
@@ -239,7 +249,8 @@ class WorkerProcess:
         """Plan a job. It gets its lock when it is ready, and `held` releases the lock later. `aside` and `careful` are
         as in the envelope.
 
-        Raises GitFault, Refused, Transient as the worker says, WorkerGone, Overdue, Busy, and what the lock raises.
+        Raises GitFault, Refused, Transient as the worker says, WorkerGone, StoreFault, Overdue, Busy, and what the lock
+        raises.
         """
         seconds, lane, tag = self._seconds[type(job)], self._lanes[type(job)], messages.tag_of(job)
         await self._enter(lane, seconds.wait)
@@ -278,7 +289,7 @@ class WorkerProcess:
         work = _Work(self._seconds[type(job)], is_locked=isinstance(order, messages.Proceed))
         work.found.add_done_callback(lambda _: self._lanes[type(job)].release())
         if self.has_ended or not self._send(order):
-            work.end(WorkerGone("The worker ended before it took the work; the work is tried again."))
+            work.end(self._lost or WorkerGone("The worker ended before it took the work; the work is tried again."))
         else:
             self._work[order.number] = work
             self._limit(work, limit)
@@ -307,6 +318,10 @@ class WorkerProcess:
         if isinstance(reply.answer, messages.Ready) and not self.protections.done():
             self.protections.set_result(reply.answer.protections)
         work, answer = self._work.get(reply.number), reply.answer
+        if reply.number == 0 and isinstance(answer, messages.Failed):
+            self._lost = StoreFault(answer.message)
+            self._why = f"ended without a connection to the store ({answer.message.rstrip('.')})"
+            self._stop.set()
         if work is None:
             return  # it is not about a job
         match answer:
@@ -384,7 +399,7 @@ class WorkerProcess:
             self._unasked(f"The worker {self._why or how}")
         told = f"The worker {how} before it answered; it is started again, and the work is tried again."
         for work in self._work.values():
-            work.end(work.overdue or WorkerGone(told, begun=is_to_blame, blob=work.blob))
+            work.end(work.overdue or self._lost or WorkerGone(told, begun=is_to_blame, blob=work.blob))
         self._work.clear()
 
 

@@ -57,18 +57,23 @@ NEWEST_LANDLOCK = 6  # the last version that has rules for us
 
 
 def enter(
-    granted: Granted | None, *, landlock: int = NEWEST_LANDLOCK, machine: str = os.uname().machine
+    granted: Granted | None,
+    *,
+    can_send: bool = False,
+    landlock: int = NEWEST_LANDLOCK,
+    machine: str = os.uname().machine,
 ) -> Protections:
     """Confine this process, which has one thread, for the rest of its life.
 
-    Without `granted` it may open every file that its user may. A lower `landlock` version simulates an older kernel,
+    Without `granted` it may open every file that its user may. With `can_send` it may send on the sockets that are
+    connected already. A lower `landlock` version simulates an older kernel,
     and another `machine` one whose system calls are unknown. Raises OSError if a limit that every kernel has cannot be
     set.
     """
     _limit_resources()
     _go_first_when_memory_is_short()
     version, no_landlock = _restrict_access(granted, newest=landlock)
-    no_seccomp = _filter_calls(machine)
+    no_seccomp = _filter_calls(machine, can_send=can_send)
     missing = tuple(why for why in (no_landlock, no_seccomp) if why)
     return Protections(landlock=version, seccomp=not no_seccomp, missing=missing)
 
@@ -230,6 +235,7 @@ REFUSED: dict[str, tuple[int | None, ...]] = {
 # Allowed for this process alone, which is their first argument, or 0.
 OWN: dict[str, tuple[int, int]] = {"kill": (62, 129), "tgkill": (234, 131), "prlimit64": (302, 261)}
 CLONE, CLONE3 = (56, 220), (435, 435)
+SEND = "sendto"  # `send` of the C library, too
 
 _CLONE_THREAD = 0x00010000
 _CLONE_NEW = 0x7E020000  # all namespaces
@@ -237,7 +243,9 @@ _CLONE_NEW = 0x7E020000  # all namespaces
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000  # linux/seccomp.h
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06  # linux/bpf_common.h, of 32 bits
 _IS_EQUAL, _IS_AT_LEAST = 0x15, 0x35
-_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data, of the lower half of the argument
+# Offsets in struct seccomp_data; of the lower halves of arguments.
+_NUMBER, _ARCH, _FIRST_ARGUMENT, _FIFTH_ARGUMENT = 0, 4, 16, 48
+_UPPER_HALF = 4
 _MODE_FILTER = 2
 
 NO_SECCOMP = "this kernel has no seccomp"
@@ -246,8 +254,11 @@ Instruction = tuple[int, int, int, int]
 """Code, how many instructions to skip if its condition is true, and if it is false, and its value."""
 
 
-def filter_program(machine: str, process: int) -> list[Instruction] | None:
-    """Return the filter for a machine, by its name (uname(2)), and for one process; None for an unknown machine."""
+def filter_program(machine: str, process: int, *, can_send: bool = False) -> list[Instruction] | None:
+    """Return the filter for a machine, by its name (uname(2)), and for one process; None for an unknown machine.
+
+    With `can_send` it allows to send without an address.
+    """
     if machine not in _AUDIT_ARCHES:
         return None
     column = list(_AUDIT_ARCHES).index(machine)
@@ -262,6 +273,10 @@ def filter_program(machine: str, process: int) -> list[Instruction] | None:
     ]
     if machine == "x86_64":
         program += _when(_IS_AT_LEAST, _X32, refuse)
+    if can_send:
+        upper = [(_LOAD, 0, 0, _FIFTH_ARGUMENT + _UPPER_HALF), *_when(_IS_EQUAL, 0, allow)]
+        lower = [(_LOAD, 0, 0, _FIFTH_ARGUMENT), *_when(_IS_EQUAL, 0, *upper)]
+        program += _when(_IS_EQUAL, REFUSED[SEND][column] or 0, *lower, refuse)
     for numbers in REFUSED.values():
         number = numbers[column]
         if number is not None:
@@ -280,9 +295,9 @@ def _when(condition: int, value: int, *then: Instruction) -> Sequence[Instructio
     return [(condition, 0, len(then), value), *then]
 
 
-def _filter_calls(machine: str) -> str:
+def _filter_calls(machine: str, *, can_send: bool) -> str:
     """Install the filter. Return why there is none; '' if it is active. Raises OSError."""
-    program = filter_program(machine, os.getpid())
+    program = filter_program(machine, os.getpid(), can_send=can_send)
     if program is None:
         return f"no filter of system calls is known for a machine of the sort {machine}"
     instructions = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))

@@ -35,11 +35,9 @@ from reconciler.review.service import Reviewing
 from reconciler.server import following
 from reconciler.server.parts import event_facts
 from reconciler.settings.repositories import Repository
-from reconciler.store.operations import SqliteOperations
 from reconciler.store.records import Committed
-from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient
-from tests import entries
+from tests import entries, stores
 from tests.api.delivering import Kept
 
 DEFAULT = "default"
@@ -87,8 +85,9 @@ class Parts:
 async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncIterator[Parts]:
     """All parts, on the loop that runs this, with the project `default`."""
     clock = Moment()
-    store, reader = SqliteStore(folder / "store.db"), reader or WorkerClient()
-    operations = SqliteOperations(folder / "ops.db")
+    opened = await stores.opened(folder)
+    store, operations = opened.store, opened.operations
+    reader = reader or stores.worker(opened, folder / "mirrors")
     try:
         await store.create_project(DEFAULT, at=AT)
         accounts = Accounts(store, await store.directory(), clock=clock)

@@ -327,7 +327,7 @@ def redact(world: World, kind: str, name: str, text: str) -> None:
     parts: list[Changes] = []
     job = RedactJob(
         context=Context(
-            store=str(world.path),
+            store=world.address,
             project=worlds.PROJECT,
             hmac_key=worlds.HMAC_KEY,
             api_versions=worlds.API_VERSIONS,

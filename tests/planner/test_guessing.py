@@ -1,13 +1,11 @@
 """A caller who may send a secret and not read one never learns if it is the stored one when nothing else follows."""
 
-import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from reconciler.store import database
 from reconciler.store.commit import commit
 from reconciler.store.records import Record, SuspensionRow
 from tests import worlds
@@ -45,8 +43,7 @@ def told(world: World, repository: str) -> list[tuple[str | None, str]]:
 def suspend(world: World, repository: str) -> None:
     """An admin stops looking at a repository."""
     record = Record(suspension=SuspensionRow(repository, "night", "key:admin", "2026-01-01T00:00:00.000Z", None))
-    with contextlib.closing(database.open_writer(world.path)) as writer:
-        commit(writer, (), record=record)
+    commit(world.kept.writer, (), record=record)
 
 
 def resource_of(answered: Answered, index: int = 0) -> Any:

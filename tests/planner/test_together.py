@@ -2,13 +2,12 @@
 
 import itertools
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import daemons
+from tests import daemons, stores
 from tests.daemons import Daemon
 from tests.following import Follow
 from tests.projects import (
@@ -363,9 +362,8 @@ def test_a_type_and_an_extension_that_are_damaged_in_the_store_are_errors_of_the
         typed.apply(type_of("own"), destination("one"))
         queued.apply(DISK)
         daemon.stop()
-        with sqlite3.connect(daemon.state / "store.db") as store:
-            store.execute("update version set body = ? where kind in ('DestinationType', 'Extension')", (b"{",))
-        store.close()
+        with stores.sql(daemon.state) as store:
+            store.execute("update version set body = ? where kind in ('DestinationType', 'Extension')", b"{")
         daemon.start()
         told = typed.apply(destination("two"), destination("three", "otlp"))
         damage = "the DestinationType own is damaged in the store; apply it anew, or restore a backup"

@@ -16,7 +16,7 @@ from reconciler.store.postgresql.store import PostgresqlStore
 from tests.postgresql.servers import SERVICE, Database
 
 # Columns with stored bytes, of which a test damages one.
-STORED = (("version", "body"), ("version", "secrets"), ("resource", "status"))
+STORED = (("version", "body"), ("version", "secrets"), ("rendering", "body"), ("rendering", "previous"))
 
 
 class PostgresqlEngine:

@@ -34,11 +34,9 @@ USERS = ("postgres", "nobody")  # who runs it in place of root: the first that i
 
 ADMIN, SERVICE, WORKER = "admin", "service", "worker"
 PASSWORDS = {ADMIN: "canary-postgresql-admin", SERVICE: "canary-postgresql-service", WORKER: "canary-postgresql-worker"}
-TEMPLATE = "empty"
+TEMPLATE = "empty"  # in which the worker has no rights: the service grants them
 START_SECONDS = 60.0
 STEP_SECONDS = 0.02
-# In a database before anything is in it: the worker's role may read what the service will make.
-PREPARED = f"alter default privileges for role {SERVICE} in schema public grant select on tables to {WORKER}"
 CONFIGURATION = """
 fsync = on
 synchronous_commit = on
@@ -197,8 +195,6 @@ class Server:
                 connection.execute(statement.format(sql.Identifier(role), sql.Literal(PASSWORDS[role])))
             statement = sql.SQL("create database {} owner {}")
             connection.execute(statement.format(sql.Identifier(TEMPLATE), sql.Identifier(SERVICE)))
-        with self.admin(TEMPLATE) as connection:
-            connection.execute(PREPARED)
 
     def _popen(self, command: list[str], output: Any) -> subprocess.Popen[bytes]:
         user = self._user

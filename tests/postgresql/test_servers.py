@@ -52,6 +52,7 @@ def test_the_worker_reads_and_does_nothing_else(database: Database) -> None:
     with psycopg.connect(database.url, autocommit=True) as service:
         service.execute("create table t (n integer)")
         service.execute("insert into t values (1)")
+        service.execute("grant select on t to worker")
     with psycopg.connect(database.worker_url, autocommit=True) as worker:
         assert worker.execute("select n from t").fetchall() == [(1,)]
         for statement in (

@@ -1,14 +1,12 @@
 """Lineage: which commit changed what, as it is told of every resource that came from Git."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import daemons
+from tests import daemons, stores
 from tests.daemons import Daemon, Followed, destination, until, watched
 from tests.following import Follow
 from tests.repositories import Repository
@@ -239,9 +237,9 @@ def without_search(daemon: Daemon, source: Repository) -> None:
     daemon.start()
     daemon.run_of("telemetry", source.head())
     daemon.stop()
-    with closing(sqlite3.connect(daemon.state / "store.db", isolation_level=None)) as connection:
+    with stores.sql(daemon.state) as store:
         for forget in FORGET:
-            connection.execute(forget)
+            store.execute(forget)
 
 
 def test_that_was_not_found_before_a_restart_is_found_after_it(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sqlite3
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,7 +11,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from tests import daemons
+from tests import daemons, stores
 from tests.daemons import Followed, destination, until
 from tests.following import Follow, holding
 from tests.repositories import Repository
@@ -292,9 +291,6 @@ def test_it_is_told_in_the_audit(followed: Followed) -> None:
 
 def audit(followed: Followed) -> list[tuple[str, ...]]:
     """Return what is written of the repository."""
-    connection = sqlite3.connect(followed.daemon.state / "store.db")
-    try:
+    with stores.sql(followed.daemon.state) as store:
         events = "select action, kind, actor, detail from audit where kind = 'Repository' and name = ? order by id"
-        return connection.execute(events, (followed.name,)).fetchall()
-    finally:
-        connection.close()
+        return store.execute(events, followed.name)

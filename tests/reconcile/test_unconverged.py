@@ -2,13 +2,12 @@
 
 import os
 import signal
-import sqlite3
 from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
 
-from tests import daemons
+from tests import daemons, stores
 from tests.daemons import Followed, destination, statuses, until
 from tests.following import Follow, holding
 from tests.repositories import Repository
@@ -143,11 +142,9 @@ def test_what_was_dropped_while_nothing_was_polled_gets_its_next_owner_at_the_st
         daemon.run_of("other", other.head())
         daemon.kill()
         # As after the crash: what `first` owned is gone, and `other` has not run yet.
-        store = sqlite3.connect(daemon.state / "store.db")
-        store.execute("delete from resource where name = 'shared'")
-        store.execute("update fact set value = value + 1 where key = 'revision'")
-        store.commit()
-        store.close()
+        with stores.sql(daemon.state) as store:
+            store.execute("delete from resource where name = 'shared'")
+            store.execute("update fact set value = value + 1 where key = 'revision'")
         daemon.start()
         until(lambda: daemon.resource("Destination", "shared"), "the other repository has it")
         stored = daemon.resource("Destination", "shared")

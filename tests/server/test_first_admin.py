@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import sqlite3
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from reconciler.model.errors import Refused
 from reconciler.server import sign_in
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
-from tests import daemons
+from tests import daemons, stores
 from tests.auth import directories
 from tests.daemons import Answer, Daemon
 from tests.server.test_auth_change import SETTINGS
@@ -108,11 +107,8 @@ def test_everything_that_changes_access_is_audited_with_who_did_it_and_no_secret
         daemon.configure([daemons.watched("one", tmp_path / "missing", project="payments")])
         daemon.reload()
         daemon.stop()
-        with sqlite3.connect(daemon.state / "store.db") as store:
-            rows = store.execute(
-                "select actor, action, kind, name, project, detail, request from audit order by id"
-            ).fetchall()
-        store.close()
+        with stores.sql(daemon.state) as store:
+            rows = store.execute("select actor, action, kind, name, project, detail, request from audit order by id")
     by_admin = "user:admin"
     made = {"name": "robot", "role": "user", "scopes": ["resources"], "expiresAt": key["expiresAt"], "personal": False}
     detail = {"displayName": "Ana", "organizationAdmin": True, "password": "changed"}

@@ -187,9 +187,10 @@ REFUSES: list[tuple[Any, list[object]]] = [
     ),
     (scalars.WebURL, ["", "a.example", "ftp://a.example", "http://u@a.example", "http://a.example?x", "http://[x"]),
     (scalars.StoreURL, ["", "sqlite:///store.db", "sqlite:////a?mode=ro", "sqlite:////a\n"]),
-    (scalars.StoreURL, ["postgresql://", "postgres://a/b", "postgresql:a", "postgresql://a/b c", "postgresql://a/#b"]),
+    (scalars.StoreURL, ["postgres://a/b", "postgresql:a", "postgresql://a/b c", "postgresql://a/#b"]),
     (scalars.StoreURL, ["postgresql://a/b\n", "mysql://a/b", "host=a dbname=b"]),
-    (scalars.WorkerURL, ["sqlite:////srv/a.db", "postgresql://", "postgresql://a/b\n"]),
+    (scalars.StoreURL, [f"postgresql://ada:se{mark}cret@db/a" for mark in "@/?#"]),
+    (scalars.WorkerURL, ["sqlite:////srv/a.db", "postgresql://a/b\n"]),
     (
         scalars.Network,
         [

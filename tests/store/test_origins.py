@@ -173,14 +173,14 @@ def size(path: Path) -> int:
 
 
 async def test_a_stored_version_takes_less_than_two_kilobytes(world: worlds.World) -> None:
-    empty = size(world.path)
+    empty = size(Path(world.address))
     push(world, kept="kept for")
     ran = world.plan("a", full=True)
-    store = SqliteStore(world.path)
+    store = SqliteStore(Path(world.address))
     await store.commit(ran.parts, record=Record(run=store_rows.run("R1"), forget_files_of="a"))
     await store.close()
-    assert (size(world.path) - empty) / FILES < MUST
+    assert (size(Path(world.address)) - empty) / FILES < MUST
     push(world, kept="held for")
     world.settle()
     assert world.all("select count(*) as versions from version") == [{"versions": 2 * FILES}]
-    assert (size(world.path) - empty) / (2 * FILES) < 0.85 * MUST
+    assert (size(Path(world.address)) - empty) / (2 * FILES) < 0.85 * MUST

@@ -4,8 +4,10 @@ subprocess.run(attacking.command(program, *granted), capture_output=True)
 """
 
 import sys
+from collections.abc import Mapping
 from typing import BinaryIO
 
+from reconciler.store.contract import PlanningView
 from reconciler.worker import child
 from reconciler.worker.sandbox import Protections
 
@@ -18,13 +20,14 @@ def command(program: str, *granted: str) -> tuple[str, ...]:
 class Attacker:
     """In place of whoever serves jobs, once all that is given up before is given up."""
 
-    def __init__(self, answers: BinaryIO) -> None:
+    def __init__(self, answers: BinaryIO, connected: Mapping[str, PlanningView]) -> None:
         self._answers = answers
+        self._connected = connected
 
     def serve(self, _jobs: BinaryIO, _protections: Protections) -> None:
         """Run the program."""
         sys.stdout = open(self._answers.fileno(), "w", closefd=False)  # noqa: SIM115 - it stays open
-        exec(sys.argv[1], {})  # noqa: S102 - what the tests of this folder say
+        exec(sys.argv[1], {"connected": self._connected})  # noqa: S102 - what the tests of this folder say
         sys.stdout.flush()
 
 

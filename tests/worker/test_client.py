@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import sys
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import CommitJob, CommitPlanned, RoutesJob
@@ -144,3 +146,34 @@ async def test_commits_that_are_given_up_at_any_moment_keep_no_other_from_being_
         assert (await plan()).counts == {"created": 1}
     await reader.stop()
     await store.close()
+
+
+# Says that it has no connection, and ends; a line in a file for each start.
+UNCONNECTED = """\
+import sys
+from reconciler.worker import messages
+with open(sys.argv[1], "a") as starts:
+    print("start", file=starts)
+failed = messages.Failed("The worker cannot connect.", transient=True)
+sys.stdout.buffer.write(messages.framed(messages.Reply(0, failed)))
+"""
+
+
+async def test_without_a_connection_to_the_store_nothing_is_set_aside_and_starts_are_far_between(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    starts, job = tmp_path / "starts", commit_job()
+    reader = WorkerClient(command=(sys.executable, "-c", UNCONNECTED, str(starts)))
+    begun, failed = asyncio.get_running_loop().time(), 0
+    while asyncio.get_running_loop().time() < begun + 3:
+        found = await asyncio.gather(*(reader.plan(job) for _ in range(4)), return_exceptions=True)
+        assert {repr(one) for one in found} == {repr(StoreFault("The worker cannot connect."))}
+        failed += 4
+    assert len(starts.read_text().splitlines()) <= 4  # two at once, then one in two seconds
+    assert (reader.memory.is_suspect(job), reader.memory.aside) == (False, frozenset())
+    assert set(caplog.messages) == {
+        f"The worker ended without a connection to the store (The worker cannot connect);"
+        f" it is started again when it is needed ({number} so far)."
+        for number in range(1, len(caplog.messages) + 1)
+    }
+    await reader.stop()

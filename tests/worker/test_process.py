@@ -13,6 +13,7 @@ import pytest
 
 from reconciler.model.errors import Refused
 from reconciler.model.principals import Actor, Role
+from reconciler.store.contract import StoreFault
 from reconciler.worker import messages, process
 from reconciler.worker.messages import (
     Answer,
@@ -354,3 +355,32 @@ def numbers(sent: bytes) -> list[int]:
         payload, sent = sent[messages.LENGTH.size :][:length], sent[messages.LENGTH.size + length :]
         found.append(messages.order(payload).number)
     return found
+
+
+LOST = "The worker lost its connection."
+
+
+async def test_a_process_without_a_connection_to_the_store_blames_no_job_and_no_file(worker: SpokenWorker) -> None:
+    async with worker.started() as child:
+        reading, other = await worker.asked(child, 1, commit_job()), await worker.asked(child, 2, request())
+        worker.say(1, At("0" * 40))
+        worker.say(0, Failed(LOST, transient=True))
+        for asked in (reading, other, asyncio.create_task(plan(child, 3, REDACT))):
+            with pytest.raises(StoreFault, match=LOST):
+                await asked
+        assert child.has_ended
+        assert worker.told == [f"The worker ended without a connection to the store ({LOST[:-1]})"]
+
+
+async def test_the_first_message_says_how_to_connect_and_is_shown_nowhere(tmp_path: Path) -> None:
+    connect = messages.Connect("postgresql://worker:canary-of-a-url@db/store", ("commit", "request"))
+    command = ("sh", "-c", f"head -c {len(messages.framed(connect))} > {tmp_path / 'first'}; exec cat > /dev/null")
+    child = await WorkerProcess.start(command, seconds=SECONDS, unasked=print, connect=connect)
+    await until(lambda: (tmp_path / "first").exists() and (tmp_path / "first").read_bytes() != b"")
+    process = f"/proc/{child.process_id}"
+    shown = [await asyncio.to_thread(Path(process, name).read_bytes) for name in ("cmdline", "environ")]
+    assert b"canary" not in b"".join(shown)
+    await child.end()
+    first = (tmp_path / "first").read_bytes()
+    assert messages.connect(first[messages.LENGTH.size :]) == connect
+    assert "canary" not in repr(connect)

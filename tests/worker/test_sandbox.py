@@ -284,11 +284,14 @@ KILL, ALLOW, ERRNO = 0x80000000, 0x7FFF0000, 0x50000
 OURS = 4711
 
 
-def verdict(machine: str, number: int, argument: int = 0, *, arch: int | None = None) -> int:
+def verdict(
+    machine: str, number: int, argument: int = 0, *, arch: int | None = None, fifth: int = 0, can_send: bool = False
+) -> int:
     """Return what the filter says of one call."""
-    program = sandbox.filter_program(machine, OURS)
+    program = sandbox.filter_program(machine, OURS, can_send=can_send)
     assert program is not None
-    data = struct.pack("<IIQQ", number, ARCHES[machine] if arch is None else arch, 0, argument)
+    arguments = (argument, 0, 0, 0, fifth, 0)
+    data = struct.pack("<IIQ6Q", number, ARCHES[machine] if arch is None else arch, 0, *arguments)
     at, loaded = 0, 0
     while True:
         code, holds, fails, value = program[at]
@@ -330,6 +333,18 @@ def test_the_filter_looks_at_arguments(machine: str) -> None:
     for name, numbers in sandbox.OWN.items():
         found = [verdict(machine, numbers[column], process) for process in (OURS, 0, 1, 2**32 - 1)]
         assert found == [ALLOW, ALLOW, ERRNO | errno.EPERM, ERRNO | errno.EPERM], name
+
+
+@pytest.mark.parametrize("machine", ARCHES)
+def test_a_process_with_connections_sends_on_them_and_to_no_address(machine: str) -> None:
+    column = list(ARCHES).index(machine)
+    send = sandbox.REFUSED[sandbox.SEND][column]
+    assert send is not None
+    addresses = (0, 1, 1 << 32, (1 << 64) - 1)
+    found = [verdict(machine, send, fifth=address, can_send=True) for address in addresses]
+    assert found == [ALLOW, *[ERRNO | errno.EPERM] * 3]
+    others = [number for number in range(1000) if number != send]
+    assert [verdict(machine, one, can_send=True) for one in others] == [verdict(machine, one) for one in others]
 
 
 def test_the_filter_knows_the_calls_of_one_machine_alone() -> None:

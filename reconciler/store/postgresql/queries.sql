@@ -180,7 +180,7 @@ from made m
 join resource r on r.project = $1 and r.kind = 'Configuration' and r.name = m.configuration
 left join rendering g on g.project = $1 and g.configuration = m.configuration
 where g.inputs is distinct from m.inputs or g.program is distinct from $2
-   or (json_text(r.status)::json -> 'rendering')::text is distinct from json_text(g.said)
+   or json_text(r.status)::jsonb -> 'rendering' is distinct from json_text(g.said)::jsonb
 order by m.configuration;
 
 -- name: past_routes
@@ -723,6 +723,12 @@ delete from invitation where id = $1;
 -- name: auth_type
 select text from fact where key = 'auth_type';
 
+-- name: directory_number
+select coalesce((select number from fact where key = 'directory'), 0);
+
+-- name: count_amendment
+insert into fact (key, number) values ('directory', 1) on conflict (key) do update set number = fact.number + 1;
+
 -- name: put_auth_type
 insert into fact (key, text) values ('auth_type', $1) on conflict (key) do update set text = excluded.text;
 
@@ -891,13 +897,6 @@ limit 1;
 -- name: lease_of_record
 select number from lease where repository = $1 and number = $2 for share;
 
--- Amendments of the directory so far: a decision on an older directory is not written.
--- name: directory_number
-select coalesce((select number from fact where key = 'directory'), 0);
-
--- name: count_amendment
-insert into fact (key, number) values ('directory', 1) on conflict (key) do update set number = fact.number + 1;
-
 -- Notices
 
 -- The last statement of a transaction but for others of its kind: the row is locked until the end.
@@ -919,3 +918,61 @@ select number, writer, kind, body from notice where number > $1 order by number 
 
 -- name: forget_notices
 delete from notice where at < clock_timestamp() - make_interval(secs => $1);
+
+-- Sessions and notifications
+
+-- name: flow_key
+select bytes from fact where key = 'flow_key';
+
+-- name: make_flow_key
+insert into fact (key, bytes) values ('flow_key', $1) on conflict (key) do nothing;
+
+-- name: all_sessions
+select digest, "user", losses, created_at, seen_at, id_token from session order by created_at, digest;
+
+-- name: session
+select digest, "user", losses, created_at, seen_at, id_token from session where digest = $1;
+
+-- name: insert_session
+insert into session (digest, "user", losses, created_at, seen_at, id_token) values ($1, $2, $3, $4, $5, $6);
+
+-- name: touch_session
+update session set seen_at = $1 where digest = $2;
+
+-- name: remove_session
+delete from session where digest = $1;
+
+-- The number of the last change of the notifications.
+-- name: noted
+select coalesce((select number from fact where key = 'notifications'), 0);
+
+-- It locks the number, so changes have one order.
+-- name: count_noted
+insert into fact (key, number) values ('notifications', 1)
+on conflict (key) do update set number = fact.number + 1
+returning number;
+
+-- name: all_notifications
+select id, body from notification order by id;
+
+-- name: put_notification
+insert into notification (id, body) values ($1, $2) on conflict (id) do update set body = excluded.body;
+
+-- name: remove_notification
+delete from notification where id = $1;
+
+-- name: all_notification_statuses
+select notification, "user", status from notification_status order by notification, "user";
+
+-- name: put_notification_status
+insert into notification_status (notification, "user", status) values ($1, $2, $3)
+on conflict (notification, "user") do update set status = excluded.status;
+
+-- name: remove_notification_status
+delete from notification_status where notification = $1 and "user" = $2;
+
+-- name: remove_notification_statuses
+delete from notification_status where notification = $1;
+
+-- name: remove_read_statuses
+delete from notification_status where notification = $1 and status = 'read';

@@ -10,12 +10,11 @@ import json
 import os
 import re
 import socket
-import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests import daemons
+from tests import daemons, stores
 from tests.cli.conftest import Program
 from tests.daemons import Daemon, destination, watched
 from tests.repositories import Repository
@@ -169,9 +168,9 @@ class Scene:
 
         Less what rows change and put back, which makes versions.
         """
-        with contextlib.closing(sqlite3.connect(self.daemon.state / "store.db")) as store:
-            resources = "select project, kind, name, version, resource_id, hex(digest), owner from resource"
-            versions = "select project, kind, name, version, '', hex(body), 'version' from version"
+        with stores.sql(self.daemon.state) as store:
+            resources = "select project, kind, name, version, resource_id, digest, owner from resource"
+            versions = "select project, kind, name, version, '', body, 'version' from version"
             rows = store.execute(f"{resources} union all {versions}")
             return {row for row in rows if row[1:3] not in PASSING}
 

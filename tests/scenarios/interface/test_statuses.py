@@ -2,14 +2,13 @@
 
 import json
 import re
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests import daemons
+from tests import daemons, stores
 from tests.daemons import Daemon, Followed
 from tests.projects import (
     MISSING,
@@ -87,9 +86,8 @@ def damaged(tmp_path: Path) -> Iterator[Daemon]:
     with daemons.running(tmp_path / "daemon") as daemon:
         Project(daemon, "default").apply(type_of("own"), destination("one"))
         daemon.stop()
-        with sqlite3.connect(daemon.state / "store.db") as store:
-            store.execute("update version set body = ? where kind = 'DestinationType'", (b"{",))
-        store.close()
+        with stores.sql(daemon.state) as store:
+            store.execute("update version set body = ? where kind = 'DestinationType'", b"{")
         yield daemon.start()
 
 

@@ -1,16 +1,14 @@
 """Several entries of one project that follow one repository: a commit is one change for all of them."""
 
 import shutil
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests import daemons
+from tests import daemons, stores
 from tests.daemons import Daemon, destination, watched
 from tests.repositories import Repository
 from tests.signing import Signer, allow
@@ -259,11 +257,9 @@ def test_a_first_start_that_is_killed_stores_all_or_nothing(tmp_path: Path) -> N
             daemon.start()
             time.sleep(number * 0.01)  # any moment of the runs
             daemon.kill()
-            with closing(sqlite3.connect(daemon.state / "store.db")) as store:
-                (runs,), (heads,) = (
-                    store.execute("select count(*) from run"),
-                    store.execute("select count(*) from resource"),
-                )
+            with stores.sql(daemon.state) as store:
+                [(runs,)] = store.execute("select count(*) from run")
+                [(heads,)] = store.execute("select count(*) from resource")
             seen.add(runs + heads)
             daemon.start()
             applied(daemon, entries.first)

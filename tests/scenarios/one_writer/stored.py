@@ -1,13 +1,12 @@
-"""The rules that every store keeps, checked in the files of a daemon that does not run.
+"""The rules that every store keeps, checked in the store of a daemon that does not run.
 
 Belongs here: what SQL and the command line tell. Does not: what clients were told.
 """
 
 import os
-import sqlite3
 import subprocess
-from contextlib import closing
 
+from tests import stores
 from tests.daemons import COMMAND, Daemon
 from tests.repositories import Repository
 
@@ -35,19 +34,20 @@ FAULTS = {
 
 def check(daemon: Daemon, source: Repository, *, repository: str) -> None:
     """The history has no gap, the audit tells each version, and the index is that of the last applied head."""
-    with closing(sqlite3.connect(daemon.state / "store.db")) as store:
+    with stores.sql(daemon.state) as store:
         for what, statement in FAULTS.items():
-            assert store.execute(statement).fetchall() == [], what
-        applied = store.execute("select commit_id from repository where name = ?", (repository,)).fetchone()
-        index = dict(store.execute("select path, blob from source_file where repository = ?", (repository,)).fetchall())
-    assert index == (tree(source, applied[0]) if applied and applied[0] else {})
+            assert store.execute(statement) == [], what
+        applied = [head for (head,) in store.execute("select commit_id from repository where name = ?", repository)]
+        index = dict(store.execute("select path, blob from source_file where repository = ?", repository))
+    assert index == (tree(source, applied[0]) if any(applied) else {})
 
 
 def check_whole(daemon: Daemon) -> None:
     """The database is sound, and so is the chain of the audit."""
-    with closing(sqlite3.connect(daemon.state / "store.db")) as store:
-        for statement, sound in INTEGRITY.items():
-            assert store.execute(statement).fetchall() == sound
+    if stores.database(daemon.state) is None:
+        with stores.sql(daemon.state) as store:
+            for statement, sound in INTEGRITY.items():
+                assert store.execute(statement) == sound
     verified = subprocess.run(
         [COMMAND, "audit", "verify", "--config", daemon.config],
         env={**os.environ, "SERVICE_API_KEY": daemon.key},

@@ -34,7 +34,7 @@ class Planning(RuleBasedStateMachine):
     def begin(self, a: Following, b: Following, first: Mapping[str, Mapping[str, Content]]) -> None:
         folder = self._closing.enter_context(tempfile.TemporaryDirectory())
         self.world = worlds.make(Path(folder), {"a": a, "b": b})
-        self._closing.callback(self.world.close)
+        self._closing.callback(self.world.kept.close)
         for name, tree in first.items():
             if name == documents.API:
                 self.world.apply([one for content in tree.values() for one in content])

@@ -1,0 +1,107 @@
+"""A database of PostgreSQL as it is, without opening the store in it: for the start and the doctor.
+
+No error names a password: libpq tells of hosts, users and databases alone, and a URI that it cannot read is not shown.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import conninfo, sql
+from psycopg.rows import tuple_row
+
+from reconciler.model.errors import Refused
+from reconciler.store.contract import StoreFault
+from reconciler.store.records import ServerReport
+
+OLDEST = 15  # version of PostgreSQL
+CONNECT_SECONDS = 10
+STATEMENT_MILLISECONDS = 10_000
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """Connect outside of transactions, with limits. Raises Refused for a URI that is none, StoreFault."""
+    try:
+        conninfo.conninfo_to_dict(url)
+    except psycopg.Error:
+        raise Refused("The URL of PostgreSQL cannot be read; correct it (docs/settings.md).") from None
+    try:
+        with psycopg.connect(
+            url,
+            autocommit=True,
+            connect_timeout=CONNECT_SECONDS,
+            row_factory=tuple_row,
+        ) as connection:
+            connection.execute(sql.SQL("set statement_timeout = {}").format(sql.Literal(STATEMENT_MILLISECONDS)))
+            yield connection
+    except psycopg.Error as problem:
+        why = " ".join(str(problem).split()).rstrip(".") or type(problem).__name__
+        raise StoreFault(f"PostgreSQL could not be asked ({why}); look at the server, and at `store`.") from problem
+
+
+def is_empty(url: str) -> bool:
+    """Return True if a database has no store. Raises Refused, StoreFault."""
+    with connected(url) as connection:
+        return not _has(connection, "fact")
+
+
+def server(url: str) -> ServerReport:
+    """Ask a server about itself. Raises Refused, StoreFault."""
+    with connected(url) as connection:
+        number = connection.info.server_version
+        migration = None
+        if _has(connection, "migration"):
+            migration = _value(connection, "select coalesce(max(number), 0)::integer from migration")
+        return ServerReport(
+            version=number // 10_000,
+            is_standby=_value(connection, "select pg_is_in_recovery()"),
+            unsafe=tuple(
+                f"{name} = off"
+                for name in ("fsync", "full_page_writes", "synchronous_commit")
+                if _value(connection, "select current_setting(%s)", name) == "off"
+            ),
+            encoding=_value(connection, "select current_setting('server_encoding')"),
+            connections_left=_connections_left(connection),
+            migration=migration,
+            oldest=OLDEST,
+            latest=0,
+        )
+
+
+def identity(connection: Connection) -> tuple[Any, ...]:
+    """Return what tells a database from others: the server, as far as anybody may ask, and the database in it."""
+    statement = "select pg_postmaster_start_time(), oid from pg_database where datname = current_database()"
+    return connection.execute(statement).fetchone() or ()
+
+
+def _connections_left(connection: Connection) -> int:
+    """The smallest of the limits of the server, of the database and of the role, less what is in use."""
+    return int(
+        _value(
+            connection,
+            "select least("
+            " current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer"
+            " - (select count(*) from pg_stat_activity where backend_type = 'client backend'),"
+            " (select nullif(datconnlimit, -1) - (select count(*) from pg_stat_activity a where a.datname = d.datname)"
+            "  from pg_database d where datname = current_database()),"
+            " (select nullif(rolconnlimit, -1) - (select count(*) from pg_stat_activity a where a.usename = r.rolname)"
+            "  from pg_roles r where rolname = current_user))",
+        )
+    )
+
+
+def _has(connection: Connection, table: str) -> bool:
+    return bool(_value(connection, "select to_regclass(%s) is not null", table))
+
+
+def _value(connection: Connection, statement: str, *arguments: object) -> Any:
+    row = connection.execute(statement, arguments or None).fetchone()
+    return None if row is None else row[0]
+
+
+def _names(connection: Connection, statement: str, *arguments: object) -> tuple[str, ...]:
+    return tuple(name for (name,) in connection.execute(statement, arguments or None))
