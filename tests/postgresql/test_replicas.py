@@ -66,12 +66,11 @@ def test_a_killed_holder_is_followed_by_others_within_a_minute(three: Replicas, 
         scene.sources[name].write("b.yaml", daemons.destination(f"{name}-b"))
         commits[name] = scene.sources[name].commit()
     asked = three.living()[0]
-    for name, commit in commits.items():
-        daemons.until(
-            lambda name=name, commit=commit: asked.repository(name)["commit"] == commit or None,
-            f"{name} is followed by another replica",
-            seconds=60.0,
-        )
+    daemons.until(
+        lambda: all(asked.repository(name)["commit"] == commit for name, commit in commits.items()) or None,
+        "they are followed by another replica",
+        seconds=60.0,
+    )
     print(f"taken over and applied {time.monotonic() - began:.1f} s after a kill -9")
     now = three.settled(without=dead)
     assert {name: now[name] for name in holders if name not in orphans} == {
