@@ -5,6 +5,7 @@ judges permissions as if the caller had come to it.
 """
 
 import asyncio
+import re
 from collections.abc import Iterable
 from functools import wraps
 from urllib.parse import quote
@@ -39,7 +40,9 @@ async def recognise(call: Call) -> None:
     if services.peer_tokens is None or len(values) != 1:
         raise _refused("There are no other replicas here, or this has several tokens of one.")
     try:
-        passed = services.peer_tokens.check(values[0].decode("latin-1"), method=call.scope["method"], path=_path(call))
+        passed = services.peer_tokens.check(
+            values[0].decode("latin-1"), method=call.scope["method"], path=asked_path(call)
+        )
     except BadToken as problem:
         raise _refused(problem.message) from problem
     pieces: list[bytes] = []
@@ -95,9 +98,10 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 # Passing on.
 
-PASSED_ON = frozenset({b"if-none-match", b"if-match", b"x-service-project"})  # headers of a request
+PASSED_ON = frozenset({b"if-none-match", b"if-match", b"x-service-project", b"x-revision"})  # headers of a request
 PASSED_BACK = frozenset({b"etag", b"retry-after", b"www-authenticate", b"allow"})  # headers of an answer
 READING = frozenset({"GET", "HEAD"})
+ULID = re.compile(r"[0-9A-Z]{26}")  # in a path that others are asked for
 AGAIN_SECONDS = 5.0  # until a repository has a holder again, in most cases
 
 
@@ -106,17 +110,25 @@ async def pass_on(call: Call, peers: Peers, peer: Peer, *, body: bytes = b"", se
     answer = await peers.call(
         peer,
         "GET" if call.scope["method"] == "HEAD" else call.scope["method"],
-        _path(call),
+        asked_path(call),
         principal=call.principal,
         body=body,
         seconds=seconds,
         headers=[each for each in call.headers if each[0] in PASSED_ON],
     )
+    await _know(call, answer.headers)
     headers = tuple(each for each in answer.headers if each[0] in PASSED_BACK)
     types = [value for name, value in answer.headers if name == b"content-type"]
     if not types:
         return Empty(status=answer.status, headers=headers)
     return Content(answer.body, media_type=types[0], status=answer.status, headers=headers)
+
+
+async def _know(call: Call, headers: Iterable[Header]) -> None:
+    """Wait a moment until this replica knows what the answer shows, since it adds its own revision."""
+    told = [int(value) for name, value in headers if name == b"x-revision" and value.isdigit()]
+    if told and call.services.following is not None:
+        await call.services.following.knows(told[0])
 
 
 def named(peers: Peers, name: str | None) -> Peer | None:
@@ -174,14 +186,15 @@ async def ask_others(
             answer = await peers.call(peer, "GET", path, principal=call.principal, seconds=seconds, headers=headers)
         except PeerGone:
             return peer.name, None
+        await _know(call, answer.headers)
         return peer.name, answer.body if answer.status == 200 else None
 
     found = await asyncio.gather(*map(ask, asked))
     return {name: body for name, body in found if body is not None}
 
 
-def _path(call: Call) -> str:
-    """Return the path as it came, with its query."""
+def asked_path(call: Call) -> str:
+    """Return the path of a call as it came, with its query."""
     raw: bytes | None = call.scope.get("raw_path")
     path = quote(call.scope["path"]) if raw is None else raw.decode("latin-1")
     return f"{path}?{call.query.decode('latin-1')}" if call.query else path

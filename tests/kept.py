@@ -1,4 +1,4 @@
-"""The store of a small world in this process: written, read and copied, on the engine that the tests run on (`stores`)."""
+"""The store of a small world in this process: written, read and copied, on the engine that the tests run on."""
 
 import contextlib
 import sqlite3

@@ -162,6 +162,8 @@ async def _up(
         "events": services.events.keep(),
         "companion": plan.when_up(Running(address, services)),
     }
+    if built.keeper is not None:
+        work |= {"leases": built.keeper.keep(), "repositories": built.repositories.keep()}
     if built.following is not None:
         work["following"] = _end_of(built.following)
     if services.provider is not None:

@@ -87,7 +87,7 @@ class PostgresqlNotices:
                 is_new = listener is None
                 try:
                     listener = listener or await self._connect()
-                    heard = await _in_time(listener, self._read(listener))
+                    heard = await in_time(listener, self._read(listener))
                 except (psycopg.Error, OSError) as fault:
                     if listener is not None:
                         await listener.close()
@@ -114,7 +114,7 @@ class PostgresqlNotices:
             application_name="reconciler notices",
         )
         listener.add_notify_handler(lambda _: self._woken.set())
-        await _in_time(listener, listener.execute(LISTEN))
+        await in_time(listener, listener.execute(LISTEN))
         return listener
 
     async def _read(self, listener: Listener) -> Heard:
@@ -167,7 +167,7 @@ class PostgresqlNotices:
         self._connections.find()
 
 
-async def _in_time(listener: Listener, work: Awaitable[T]) -> T:
+async def in_time(listener: Listener, work: Awaitable[T]) -> T:
     """Return what the server answers. Raises TimeoutError after `ANSWER_SECONDS`."""
     task = asyncio.ensure_future(work)
     try:
