@@ -16,6 +16,7 @@ from reconciler.model.values import Value
 from reconciler.ops import databases
 from reconciler.settings import scalars
 from reconciler.store import audit as store_audit
+from reconciler.store import engines
 from reconciler.store.audit import VerifiedChain
 
 SHOWN = 100
@@ -133,13 +134,19 @@ def verify(known: str | None, retention: str | None, config: Path | None, state_
     """
     head = None if known is None else store_audit.head(known)
     settings = options.local_settings(config, state_dir, **{"audit.retention": retention})
-    path = databases.database_places(settings).store
-    if not path.is_file():
-        raise Refused(f"there is no store at {path}; {databases.ELSEWHERE}")
     since = clock.rfc3339(clock.now() - timedelta(seconds=settings.audit.retention))
-    for line in _lines(store_audit.verify(path, known=head, since=since)):
+    place = "the database of `store.url`"
+    if settings.store.is_postgresql:
+        verified = engines.verify_audit(settings.store.url, known=head, since=since)
+    else:
+        path = databases.database_places(settings).store
+        place = str(path)
+        if not path.is_file():
+            raise Refused(f"there is no store at {path}; {databases.ELSEWHERE}")
+        verified = store_audit.verify(path, known=head, since=since)
+    for line in _lines(verified):
         output.line(line)
-    output.line(f"store: {path}")
+    output.line(f"store: {place}")
     if head is None:
         output.note("compare the head with a copy of the service's log that nobody with access to the store can change")
 

@@ -17,6 +17,8 @@ from reconciler.store.contract import Operations, PlanningView, Replication, Sto
 from reconciler.store.records import Changes, Record, RoleReport, ServerReport
 
 if TYPE_CHECKING:
+    from reconciler.model.audit_chain import ChainHead
+    from reconciler.store.audit import VerifiedChain
     from reconciler.store.estates import StoredEstate
     from reconciler.store.files import DatabasePlaces
 
@@ -91,6 +93,15 @@ def role_report(worker_url: str, *, service_url: str) -> RoleReport:
     from reconciler.store.postgresql import rights
 
     return rights.role_report(worker_url, service_url=service_url)
+
+
+def verify_audit(url: str, *, known: "ChainHead | None", since: str) -> "VerifiedChain":
+    """As `audit.verify`, of a store on PostgreSQL. Raises BrokenChain, Refused, StoreFault."""
+    from reconciler.store import audit
+    from reconciler.store.postgresql.connection import PostgresqlConnection
+
+    with closing(PostgresqlConnection(url)) as connection, connection.faults("read"):
+        return audit.verify_chain(connection, known=known, since=since)
 
 
 def stored_estate(place: "DatabasePlaces | str") -> "StoredEstate":
