@@ -159,7 +159,7 @@ async def build_parts(
             listeners=listeners,
             secrets=sources,
             holder=holder,
-            leases=None if replication is None else replication.leases,
+            leases=None if kept.replication is None else kept.replication.leases,
         )
         services = _services(
             settings,

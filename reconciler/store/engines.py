@@ -43,7 +43,7 @@ async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -
     from reconciler.store.sqlite import SqliteStore
 
     if is_on_server(url):
-        return await _open_on_server(url, state_directory, worker_url=worker_url)
+        return await _open_on_server(url, worker_url=worker_url)
     places = files.places(url, state_directory)
     store = await asyncio.to_thread(SqliteStore, places.store)
     try:
@@ -53,20 +53,20 @@ async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -
         raise
 
 
-async def _open_on_server(url: str, state_directory: Path, *, worker_url: str) -> OpenedStore:
+async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
     import asyncio
 
-    from reconciler.store.operations import SqliteOperations
     from reconciler.store.postgresql import rights
     from reconciler.store.postgresql.leases import PostgresqlLeases
+    from reconciler.store.postgresql.operations import PostgresqlOperations
     from reconciler.store.postgresql.store import PostgresqlStore
 
     store = await asyncio.to_thread(PostgresqlStore, url)
     try:
-        connection = await asyncio.to_thread(rights.settle, url, worker_url)
-        operations = await asyncio.to_thread(SqliteOperations, state_directory / "ops.db")
+        worker_connection = await asyncio.to_thread(rights.settle, url, worker_url)
+        operations = PostgresqlOperations(url, tell_replicas=store.notices.write)
         replication = Replication(store.notices, PostgresqlLeases(url))
-        return OpenedStore(store, operations, replication, worker_connection=connection)
+        return OpenedStore(store, operations, replication, worker_connection=worker_connection)
     except BaseException:
         await store.close()
         raise

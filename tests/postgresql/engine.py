@@ -11,6 +11,7 @@ from psycopg import sql
 from reconciler.store.contract import Operations, PlanningView, Store
 from reconciler.store.postgresql import migrating, rights, views
 from reconciler.store.postgresql.connection import PostgresqlConnection
+from reconciler.store.postgresql.operations import PostgresqlOperations
 from reconciler.store.postgresql.store import PostgresqlStore
 from tests.postgresql.servers import SERVICE, Database
 
@@ -41,7 +42,7 @@ class PostgresqlEngine:
         return PostgresqlStore(self.database.url)
 
     def open_operations(self) -> Operations:
-        raise NotImplementedError
+        return PostgresqlOperations(self.database.url)
 
     def view(self) -> PlanningView:
         return views.connect(self.database.worker_url, ["view"])[0]["view"]

@@ -11,12 +11,6 @@ select number from fact where key = 'revision' for update;
 -- name: lock_project
 select pg_advisory_xact_lock(hashtextextended('reconciler project ' || $1::text, 0));
 
--- name: set_timeouts
-select set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true);
-
--- name: set_idle_timeout
-select set_config('idle_in_transaction_session_timeout', $1::text, true);
-
 -- name: set_session_timeouts
 select set_config('lock_timeout', $1::text, false), set_config('statement_timeout', $2::text, false);
 

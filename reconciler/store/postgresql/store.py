@@ -31,6 +31,8 @@ LOCKS = 8
 LIST_SECONDS = 10.0  # a list waits this long until another one ends
 BEAT_SECONDS = 3.0  # between two signs of life of a transaction that holds a lock
 
+ADDRESS = "postgresql:"  # without the URL, which may hold a password: the worker connects before it gets a job
+
 # What may quote a redacted value, or be made of it.
 TRACED = ("version", "resource", "rendering", "past_route", "run", "run_status", "audit")
 ERASING_LOCK = "250ms"  # readers wait meanwhile
@@ -50,12 +52,9 @@ class ProjectTransaction:
 class PostgresqlStore(sql_store.SqlStore):
     """See `contract.Store` for what each method promises."""
 
-    def __init__(self, url: str, *, view: str | None = None) -> None:
-        """Connect and bring the store to this version. `view` is the address for the reads of plans, by default `url`.
-
-        Raises StoreFault, NewerStore, Refused.
-        """
-        self.address = url if view is None else view
+    def __init__(self, url: str) -> None:
+        """Connect and bring the store to this version. Raises StoreFault, NewerStore, Refused."""
+        self.address = ADDRESS
         self._connections = Connections(url)
         with self._connections.one() as connection:
             migrate(connection)
