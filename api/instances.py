@@ -167,7 +167,10 @@ def _answered(reply: Reply) -> Part:
 
 
 def _merged(replies: Sequence[Reply], merge: Merge) -> Part:
-    """Return one answer. If nobody has a part, raise why: a failure tells more than that others know nothing."""
+    """Return one answer, sorted by names. If nobody has a part, raise why: a failure tells more than that others know
+    nothing.
+    """
+    replies = sorted(replies, key=lambda one: one.instance)
     found = [(one.instance, one.part) for one in replies if one.part is not None]
     if not found:
         raise next(one.problem for one in sorted(replies, key=lambda one: one.is_unknown) if one.problem is not None)
