@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -18,13 +19,16 @@ from urllib.parse import urlencode
 from tests import daemons
 from tests.daemons import Answer
 from tests.postgresql import clusters
-from tests.postgresql.clusters import Caller
+from tests.postgresql.clusters import Caller, Cluster
 from tests.repositories import Repository
 from tests.servers.sinks import Sink
 
 FILES = 6  # of a repository: each commit changes all of them
 GROUP = 4  # resources that are applied together
 RECORDS = 10  # in a request
+APPLIERS, SENDERS, PEOPLE = 3, 2, 12
+RECORDS_PROJECT = "records"
+ENDED_SECONDS = 180.0
 SHOWN_SECONDS = 150.0  # until a commit is there, whatever happens meanwhile
 PASSWORD = "canary-chaos-of-a-person"
 SIGN_INS = 18  # of a person, who may have 20 sessions
@@ -35,11 +39,11 @@ ROUTED_SECONDS = 30.0
 
 
 class Load(threading.Thread):
-    """One client. `answers` counts what it got by status, 0 for none."""
+    """One client. `answers` counts what it got by method and status, 0 for none."""
 
     def __init__(self, name: str, port: int) -> None:
         super().__init__(name=name, daemon=True)
-        self.answers: Counter[int] = Counter()
+        self.answers: Counter[tuple[str, int]] = Counter()
         self.wrong: list[str] = []
         self._caller = Caller(port)
         self._ended = threading.Event()
@@ -81,7 +85,7 @@ class Load(threading.Thread):
             headers["X-Revision"] = self.revision
         body = None if value is None else json.dumps(value).encode()
         answer = self._caller.ask(method, path, body, project=project, headers=headers)
-        self.answers[answer.status] += 1
+        self.answers[method, answer.status] += 1
         if answer.status in (200, 202):
             self.revision = answer.headers.get(REVISION, self.revision)
         return answer
@@ -217,7 +221,7 @@ class SignIns(Load):
     def look(self, cookie: str, caller: Caller) -> int:
         """Read with a session; the status."""
         answer = caller.ask("GET", "/v1/me", headers={"Cookie": cookie})
-        self.answers[answer.status] += 1
+        self.answers["GET", answer.status] += 1
         if answer.status in (401, 403):
             self.wrong.append(f"a session is lost: {answer.body}")
         return answer.status
@@ -226,7 +230,7 @@ class SignIns(Load):
         form = urlencode({"name": name, "password": PASSWORD, "back": "/account"}).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": self._origin}
         answer = self._caller.ask("POST", "/sign-in", form, headers=headers)
-        self.answers[answer.status] += 1
+        self.answers["POST", answer.status] += 1
         cookie = re.match(r"[^=]+=[^;]+", answer.headers.get("set-cookie", ""))
         if answer.status == 303 and cookie is not None:
             self.cookies.append(cookie[0])
@@ -251,7 +255,7 @@ class Records(Load):
         headers = {"Authorization": f"Bearer {daemons.KEY}", "Content-Type": "application/json"}
         content = json.dumps(body).encode()
         answer = self._caller.ask("POST", "/v1/logs", content, project=self.project, headers=headers)
-        self.answers[answer.status] += 1
+        self.answers["POST", answer.status] += 1
         if answer.status != 200:
             self.rest(AGAIN_SECONDS, 2 * AGAIN_SECONDS)
             return
@@ -262,7 +266,57 @@ class Records(Load):
         self.rest(0.1, 0.3)
 
 
-def delivering(sink: Sink) -> list[dict[str, Any]]:
+@dataclass(slots=True)
+class Loads:
+    """All clients of a run."""
+
+    commits: list[Commits]
+    applies: list[Applies]
+    sign_ins: SignIns
+    records: list[Records]
+
+    def all(self) -> list[Load]:
+        """Return each of them."""
+        return [*self.commits, *self.applies, self.sign_ins, *self.records]
+
+    def answers(self) -> Counter[tuple[str, int]]:
+        """Count the answers of all."""
+        return sum((one.answers for one in self.all()), Counter[tuple[str, int]]())
+
+    def end(self) -> None:
+        """Begin nothing more, and wait until all that was begun is done."""
+        for load in self.all():
+            load.end()
+        for load in self.all():
+            load.ended(seconds=ENDED_SECONDS)
+
+
+def begin(cluster: Cluster, sources: Sequence[Source], sink: Sink, *, sign_in_every: float) -> Loads:
+    """Make what the clients need, and start them."""
+    people = [f"person-{number}" for number in range(PEOPLE)]
+    for name in people:
+        made = cluster.post("/v1/users", {"name": name, "password": PASSWORD})
+        assert made.status == 201, made
+    port = cluster.balancer.port
+    loads = Loads(
+        [Commits(one, port) for one in sources],
+        [Applies(number, port) for number in range(APPLIERS)],
+        SignIns(port, people, every=sign_in_every),
+        [Records(number, port, project=RECORDS_PROJECT) for number in range(SENDERS)],
+    )
+    for project in (RECORDS_PROJECT, *(one.project for one in loads.applies)):
+        made = cluster.post("/v1/projects", {"name": project})
+        assert made.status == 201, made
+    applied = cluster.post("/v1/apply", {"resources": _delivering(sink)}, project=RECORDS_PROJECT)
+    assert applied.status == 202, applied
+    for replica in cluster.replicas:
+        _until_routed(replica.port, project=RECORDS_PROJECT)
+    for load in loads.all():
+        load.start()
+    return loads
+
+
+def _delivering(sink: Sink) -> list[dict[str, Any]]:
     """Return the resources by which records go to a sink."""
     endpoint = {"scheme": "http", "hostname": "127.0.0.1", "port": sink.port, "path": "/hook"}
     return [
@@ -275,7 +329,7 @@ def delivering(sink: Sink) -> list[dict[str, Any]]:
     ]
 
 
-def until_routed(port: int, *, project: str) -> None:
+def _until_routed(port: int, *, project: str) -> None:
     """Wait until a replica delivers records of the project."""
     caller = Caller(port)
 

@@ -12,7 +12,7 @@ import functools
 import http.client
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests import daemons
@@ -81,8 +81,11 @@ NO_ANSWER = Answer(0, None)
 class Cluster:
     """Replicas, their balancer, and their server unless they are on SQLite."""
 
-    def __init__(self, replicas: Sequence[Daemon], balancer: Balancer, server: Server | None) -> None:
+    def __init__(
+        self, replicas: list[Daemon], balancer: Balancer, server: Server | None, make: Callable[[int, Path], Daemon]
+    ) -> None:
         self.replicas = replicas
+        self._make = make
         self.balancer = balancer
         self.server = server
         self._own = threading.local()
@@ -102,6 +105,12 @@ class Cluster:
     def post(self, path: str, body: object, *, project: str | None = None) -> Answer:
         """POST a value as JSON through nginx."""
         return self.ask("POST", path, json.dumps(body).encode(), project=project)
+
+    def replace(self, number: int, *, program: Path) -> None:
+        """Stop a replica, and start that of another build in its place, with its state."""
+        assert self.replicas[number].stop() == 0
+        self.replicas[number] = self._make(number, program).start()
+        daemons.until(lambda: is_ready(self.replicas[number]), f"replica {number} is ready", seconds=READY_SECONDS)
 
     def until_ready(self) -> None:
         """Wait until each replica says that it is ready."""
@@ -139,24 +148,27 @@ def running(
     if server is not None:
         database = server.database(DATABASE)
         shared["store"] = {"url": database.url, "workerUrl": database.worker_url}
+    ports = [processes.free_port() for _ in range(COUNT)]
+
+    def make(number: int, program: Path) -> Daemon:
+        own: dict[str, object] = {"listen": f"127.0.0.1:{ports[number]}", **shared}
+        if server is not None:
+            own["replica"] = {"name": name(number), "url": f"http://127.0.0.1:{ports[number]}"}
+        return Daemon(folder / name(number), repositories=repositories, settings=own, program=program, is_started=True)
+
     with contextlib.ExitStack() as stack:
-        replicas = []
-        for number in range(COUNT if server is not None else 1):
-            port = processes.free_port()
-            own: dict[str, object] = {"listen": f"127.0.0.1:{port}", **shared}
-            if server is not None:
-                own["replica"] = {"name": name(number), "url": f"http://127.0.0.1:{port}"}
-            replica = Daemon(
-                folder / name(number),
-                repositories=repositories,
-                settings=own,
-                program=program,
-                is_started=True,
-            )
-            stack.callback(daemons.end, replica)
-            replicas.append(replica.start())
-        ports = [replica.port for replica in replicas]
-        balancer = stack.enter_context(balancers.running(folder / "nginx", (ports * COUNT)[:COUNT], port=balanced))
-        cluster = Cluster(replicas, balancer, server)
+        replicas = [make(number, program) for number in range(COUNT if server is not None else 1)]
+        stack.callback(_end_all, replicas)  # those that are there at the end, which may be others
+        for one in replicas:
+            one.start()
+        balancer = stack.enter_context(
+            balancers.running(folder / "nginx", (ports[: len(replicas)] * COUNT)[:COUNT], port=balanced)
+        )
+        cluster = Cluster(replicas, balancer, server, make)
         cluster.until_ready()
         yield cluster
+
+
+def _end_all(replicas: Sequence[Daemon]) -> None:
+    for one in replicas:
+        daemons.end(one)

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from tests import daemons
 from tests.postgresql import servers
 from tests.postgresql.servers import Server
 
@@ -43,22 +44,30 @@ def connect(server: Server, role: str, *, password: str) -> psycopg.Connection[t
     )
 
 
-def test_the_owner_makes_tables_and_the_worker_reads_them(prepared: Server) -> None:
-    with connect(prepared, "reconciler", password="canary-reconciler's") as owner:
-        owner.execute("create table thing (name text)")
-        owner.execute("insert into thing values ('one')")
+def test_a_service_starts_with_the_roles(prepared: Server, tmp_path: Path) -> None:
+    passwords = tmp_path / "pgpass"
+    passwords.write_text("*:*:*:reconciler:canary-reconciler's\n*:*:*:reconciler_worker:canary-worker's\n")
+    passwords.chmod(0o600)
+    address = f"@{prepared.host}:{prepared.port}/reconciler?passfile={passwords}"
+    urls = {"url": f"postgresql://reconciler{address}", "workerUrl": f"postgresql://reconciler_worker{address}"}
+    with daemons.running(tmp_path / "service", settings={"store": urls}) as daemon:
+        assert daemon.post("/v1/projects", {"name": "one"}).status == 201
+        assert daemon.apply(daemons.asked("first"), project="one")[0]["status"] == "created"
     with connect(prepared, "reconciler_worker", password="canary-worker's") as worker:
-        assert worker.execute("select name from thing").fetchall() == [("one",)]
+        assert worker.execute("select name from resource").fetchall() == [("first",)]
+        with pytest.raises(errors.InsufficientPrivilege):
+            worker.execute("select * from api_key")
 
 
 @pytest.mark.parametrize(
     "statement", ["create table mine (name text)", "create temporary table mine (name text)", "create schema mine"]
 )
 def test_the_worker_makes_nothing(prepared: Server, statement: str) -> None:
-    with connect(prepared, "reconciler_worker", password="canary-worker's") as worker:
-        worker.execute("set default_transaction_read_only = off")
-        with pytest.raises(errors.InsufficientPrivilege):
-            worker.execute(statement)
+    with (
+        connect(prepared, "reconciler_worker", password="canary-worker's") as worker,
+        pytest.raises(errors.InsufficientPrivilege),
+    ):
+        worker.execute(statement)
 
 
 def test_nobody_else_connects(prepared: Server) -> None:
