@@ -16,6 +16,7 @@ from reconciler.auth.accounts import Accounts
 from reconciler.auth.sessions import Sessions
 from reconciler.model.errors import Refused
 from reconciler.replicas import tokens
+from reconciler.replicas.cache import ResourceCache
 from reconciler.replicas.calling import CalledPeers
 from reconciler.replicas.contact import Contact
 from reconciler.replicas.following import Following
@@ -24,7 +25,7 @@ from reconciler.replicas.tokens import PeerTokens
 from reconciler.server.notifying import Notifying
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Notice, Replication, Store
-from reconciler.store.notices import HintBody, KeyUsesBody, NoticeKind, SessionsBody, decode, encode
+from reconciler.store.notices import HintBody, KeyUsesBody, NoticeKind, SessionsBody, decode
 from reconciler.store.records import ReplicaRow, ResourceChange
 from reconciler.version import __version__
 
@@ -40,7 +41,7 @@ class ReplicaParts:
     replication: Replication
     contact: Contact
     following: Following
-
+    cache: ResourceCache
     keeper: LeaseKeeper
     peers: CalledPeers
     tokens: PeerTokens
@@ -59,7 +60,7 @@ class ReplicaParts:
         tls = await asyncio.to_thread(_trusted, settings)
         async with CalledPeers(name, signing=signing, others=keeper.peers, tls=tls) as peers:
             try:
-                yield cls(replication, contact, following, keeper, peers, signing)
+                yield cls(replication, contact, following, ResourceCache(store), keeper, peers, signing)
             finally:
                 await replication.leases.close()
 
@@ -77,6 +78,7 @@ class ReplicaParts:
         following.subscribe(NoticeKind.KEY_USES, partial(_hear_uses, services.accounts))
         services.accounts.tell_uses = self._tell_uses
         following.subscribe(NoticeKind.HINT, partial(_hear_hint, services))
+        following.reload_with(self.cache.clear)
         following.reload_with(services.accounts.reload)
         following.reload_with(services.sessions.load)
         following.reload_with(services.repositories.recall)
@@ -91,7 +93,7 @@ class ReplicaParts:
                 await task
 
     async def _tell_uses(self, used: Mapping[str, str]) -> None:
-        await self.replication.notices.tell(NoticeKind.KEY_USES, encode(KeyUsesBody(dict(used))))
+        await self.replication.notices.tell(NoticeKind.KEY_USES, KeyUsesBody(dict(used)))
 
 
 def _trusted(settings: Settings) -> ssl.SSLContext | None:
