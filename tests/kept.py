@@ -1,4 +1,4 @@
-"""The store of a small world in this process: written, read and copied, on the engine of the run of tests (`stores`)."""
+"""The store of a small world in this process: written, read and copied, on the engine that the tests run on."""
 
 import contextlib
 import sqlite3
@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 import psycopg
 from psycopg import rows, sql
-from reconciler.store.postgresql.connection import PostgresqlConnection
 
 from reconciler.store import database, engines
 from reconciler.store.contract import PlanningView
 from reconciler.store.planning_view import StoredPlanningView
 from reconciler.store.postgresql import migrating
+from reconciler.store.postgresql.connection import PostgresqlConnection
 from reconciler.store.statements import Connection
 from tests import stores
 from tests.postgresql.servers import Database

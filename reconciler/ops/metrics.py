@@ -169,10 +169,10 @@ def store_steps(figures: StoreFigures) -> Iterator[Sample]:
 
 REVISION = gauge("reconciler_store_revision", "The revision of the store: changes of resources so far.")
 CONTACT = gauge(
-    "reconciler_replica_contact_age_seconds", "Seconds since the database answered this replica. PostgreSQL alone."
+    "reconciler_store_contact_age_seconds", "Seconds since the database answered this replica. PostgreSQL alone."
 )
 BEHIND = gauge(
-    "reconciler_replica_notices_behind",
+    "reconciler_store_notices_behind",
     "Changes of other replicas that this one has read and not applied yet. PostgreSQL alone.",
 )
 

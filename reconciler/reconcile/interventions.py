@@ -83,7 +83,7 @@ def _reason(suspension: SuspensionRow) -> str:
 # Approvals of held deletions
 
 
-async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier, lease: Lease | None) -> None:
+async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier, lease: Lease | None = None) -> None:
     """Release the deletions that a repository holds at a commit; the next plan does them. Raises NotHeld, StoreFault,
     Locked, LeaseLost, and Moved if a run changed the held deletions meanwhile.
     """

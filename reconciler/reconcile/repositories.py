@@ -29,7 +29,7 @@ from reconciler.reconcile.runs import Run, Trigger
 from reconciler.replicas.keeper import WORK, Group
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import LeaseLost, StoreFault
-from reconciler.store.notices import HintBody, NoticeKind, encode
+from reconciler.store.notices import HintBody, NoticeKind
 from reconciler.store.records import AuditRow, Committed, Lease, Record, ResourceChange, SuspensionRow
 from reconciler.worker.messages import ProjectRepository
 
@@ -338,7 +338,7 @@ class Repositories:
         if self.follows(name):
             self.hinted(name)
         elif self._environment.notices is not None:
-            await self._environment.notices.tell(NoticeKind.HINT, encode(HintBody(name)))
+            await self._environment.notices.tell(NoticeKind.HINT, HintBody(name))
 
     def hinted(self, name: str) -> None:
         """Poll a repository now, if this replica follows it. An unknown or suspended repository is not polled."""

@@ -58,7 +58,10 @@ class ReplicaParts:
         signing = PeerTokens(tokens.derived_key(flow_key), process=process, clock=time.time)
         tls = await asyncio.to_thread(_trusted, settings)
         async with CalledPeers(name, signing=signing, others=keeper.peers, tls=tls) as peers:
-            yield cls(replication, contact, following, keeper, peers, signing)
+            try:
+                yield cls(replication, contact, following, keeper, peers, signing)
+            finally:
+                await replication.leases.close()
 
     @property
     def header(self) -> Header:

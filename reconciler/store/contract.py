@@ -28,6 +28,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
+import msgspec
+
 from reconciler.model import errors
 from reconciler.model.audit_chain import ChainAnchor, ChainHead
 from reconciler.model.directory import Amendment, Directory
@@ -330,7 +332,7 @@ class Notices(Protocol):
     def ask(self) -> None:
         """Ask the database soon, at most some times a second."""
 
-    async def tell(self, kind: str, body: bytes) -> None:
+    async def tell(self, kind: str, body: msgspec.Struct) -> None:
         """Write a notice that belongs to no other change. Raises StoreFault."""
 
 
@@ -363,6 +365,9 @@ class Leases(Protocol):
 
     async def forget(self, age: timedelta) -> None:
         """Forget the replicas whose last beat is older than this."""
+
+    async def close(self) -> None:
+        """End the connection."""
 
 
 class Replication(NamedTuple):

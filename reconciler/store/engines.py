@@ -30,7 +30,7 @@ class OpenedStore(NamedTuple):
     worker_connection: str = ""  # how the worker connects to a store on a server; it may hold a password
 
 
-async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -> OpenedStore:  # noqa: ARG001
+async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -> OpenedStore:
     """Open both parts of the store of the settings `store.url`, `store.workerUrl` and `stateDir`, or make them, and
     bring them to this version.
 
@@ -42,10 +42,31 @@ async def open_store(url: str, state_directory: Path, *, worker_url: str = "") -
     from reconciler.store.operations import SqliteOperations
     from reconciler.store.sqlite import SqliteStore
 
+    if is_on_server(url):
+        return await _open_on_server(url, worker_url=worker_url)
     places = files.places(url, state_directory)
     store = await asyncio.to_thread(SqliteStore, places.store)
     try:
         return OpenedStore(store, await asyncio.to_thread(SqliteOperations, places.operations))
+    except BaseException:
+        await store.close()
+        raise
+
+
+async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
+    import asyncio
+
+    from reconciler.store.postgresql import rights
+    from reconciler.store.postgresql.leases import PostgresqlLeases
+    from reconciler.store.postgresql.operations import PostgresqlOperations
+    from reconciler.store.postgresql.store import PostgresqlStore
+
+    store = await asyncio.to_thread(PostgresqlStore, url)
+    try:
+        worker_connection = await asyncio.to_thread(rights.settle, url, worker_url)
+        operations = PostgresqlOperations(url, tell_replicas=store.notices.write)
+        replication = Replication(store.notices, PostgresqlLeases(url))
+        return OpenedStore(store, operations, replication, worker_connection=worker_connection)
     except BaseException:
         await store.close()
         raise

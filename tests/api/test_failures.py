@@ -32,6 +32,8 @@ PRIVATE = "/var/lib/reconciler/store.db is malformed"
 class Faulty:
     """A part whose every asynchronous method raises: for faults that a real one cannot be brought to have."""
 
+    known_revision = 0
+
     def __init__(self, fault: Exception) -> None:
         self.fault = fault
 

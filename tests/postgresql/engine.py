@@ -9,9 +9,9 @@ import psycopg
 from psycopg import sql
 
 from reconciler.store.contract import Operations, PlanningView, Store
-from reconciler.store.planning_view import StoredPlanningView
-from reconciler.store.postgresql import migrating
+from reconciler.store.postgresql import migrating, rights, views
 from reconciler.store.postgresql.connection import PostgresqlConnection
+from reconciler.store.postgresql.operations import PostgresqlOperations
 from reconciler.store.postgresql.store import PostgresqlStore
 from tests.postgresql.servers import SERVICE, Database
 
@@ -36,15 +36,16 @@ class PostgresqlEngine:
         """Make the store."""
         with contextlib.closing(PostgresqlConnection(self.database.url)) as connection:
             migrating.migrate(connection)
+        rights.settle(self.database.url, self.database.worker_url)
 
     def open(self) -> Store:
-        return PostgresqlStore(self.database.url, view=self.database.worker_url)
+        return PostgresqlStore(self.database.url)
 
     def open_operations(self) -> Operations:
-        raise NotImplementedError
+        return PostgresqlOperations(self.database.url)
 
     def view(self) -> PlanningView:
-        return StoredPlanningView(PostgresqlConnection(self.database.worker_url))
+        return views.connect(self.database.worker_url, ["view"])[0]["view"]
 
     def corrupt(self, text: bytes, *, by: int = 1) -> None:
         """Flip these bits of the byte in the middle of the one place where a text is stored."""

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.store import statements
 from reconciler.store.contract import NameTaken, StoreFault
-from reconciler.store.postgresql.leases import PostgresLeases
+from reconciler.store.postgresql.leases import PostgresqlLeases
 from reconciler.store.records import LEASE_SECONDS, Beat, Lease, ReplicaRow
 from tests.postgresql.servers import Database, Server
 
@@ -25,7 +25,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-Open = Callable[[], Awaitable[PostgresLeases]]
+Open = Callable[[], Awaitable[PostgresqlLeases]]
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ async def opened(database: Database) -> AsyncIterator[Open]:
             connection.execute(step.sql.encode())
     async with AsyncExitStack() as closing:
 
-        async def open_() -> PostgresLeases:
-            leases = PostgresLeases(database.url)
+        async def open_() -> PostgresqlLeases:
+            leases = PostgresqlLeases(database.url)
             closing.push_async_callback(leases.close)
             return leases
 

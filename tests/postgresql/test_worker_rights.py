@@ -1,5 +1,6 @@
 """The worker's role reads what plans need, and can do nothing else; a role that can is refused at the start."""
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -58,14 +59,18 @@ READS: dict[str, Callable[[PlanningView], object]] = {
 
 
 @pytest.fixture
-async def connection(database: Database, tmp_path: Path) -> str:
+def connection(database: Database, tmp_path: Path) -> str:
     """How the worker connects to a database in which there is a store."""
-    opened = await engines.open_store(database.url, tmp_path, worker_url=database.worker_url)
-    await opened.store.create_project("default", at="2026-11-28T00:00:00Z")
-    await opened.operations.flow_key()
-    await opened.operations.close()
-    await opened.store.close()
-    return opened.worker_connection
+
+    async def make() -> str:
+        opened = await engines.open_store(database.url, tmp_path, worker_url=database.worker_url)
+        await opened.store.create_project("default", at="2026-11-28T00:00:00Z")
+        await opened.operations.flow_key()
+        await opened.operations.close()
+        await opened.store.close()
+        return opened.worker_connection
+
+    return asyncio.run(make())
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import contextlib
 import functools
 import itertools
 import math
+import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
@@ -27,7 +29,7 @@ from reconciler.store.contract import BUSY, LOST_FACT, TOO_SLOW, OutcomeUnknown,
 from reconciler.store.statements import Row, Rows
 
 PACKAGE = "reconciler.store.postgresql"
-CONNECT_SECONDS = 5
+CONNECT_SECONDS = 2
 UNANSWERED_MILLISECONDS = 10_000  # data that nobody confirms for so long ends a connection
 IDLE_SECONDS = 10  # in a transaction; then the server ends the session, and with it its locks
 READING_SECONDS = 900  # the same while one revision is read: as long as a job of the worker may take
@@ -37,8 +39,13 @@ UNUSED_SECONDS = 1.0  # after which a connection is tried before it is used
 FETCHED = 50  # rows in one step of a read; a row may have megabytes
 REPLACED = "\ufffd"  # for a NUL character, which PostgreSQL does not store in text
 
-READ = b"begin transaction isolation level repeatable read read only"
+READ = (
+    b"begin transaction isolation level repeatable read read only; "
+    b"set local idle_in_transaction_session_timeout = '%ds'" % READING_SECONDS
+)
 WRITE = b"begin transaction isolation level read committed read write"
+WAITING = b"set local lock_timeout = %d; set local statement_timeout = %d"  # milliseconds
+UNREACHABLE = "PostgreSQL does not answer this replica, so that nothing can be read or written; try again."
 UNKNOWN = (
     "The connection to PostgreSQL was lost while a change was confirmed, so it may have been stored, or not; read the "
     "state again before you repeat it."
@@ -49,6 +56,15 @@ UNKNOWN = (
 def load_queries() -> Mapping[str, bytes]:
     """Return every named statement."""
     return {name: sql.encode() for name, sql in statements.load(PACKAGE).items()}
+
+
+@functools.cache
+def _with_revision(name: str) -> bytes:
+    """Return a statement with the revision of its snapshot in front of its columns: one row even if it finds none."""
+    return (
+        b"select f.number, x.* from fact f left join lateral (select true, q.* from (%b\n) q) x on true "
+        b"where f.key = 'revision'" % load_queries()[name]
+    )
 
 
 class PostgresqlConnection:
@@ -65,6 +81,11 @@ class PostgresqlConnection:
         """True if the connection can no longer be used."""
         return self._opened.closed
 
+    def cut(self) -> None:
+        """End the connection from another thread, without a word to the server: what waits for it fails."""
+        with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._opened.fileno())) as ours:
+            ours.shutdown(socket.SHUT_RDWR)
+
     def descriptor(self) -> int:
         """Return the file descriptor of its socket."""
         return self._opened.fileno()
@@ -73,15 +94,28 @@ class PostgresqlConnection:
         return self._execute(name, arguments).rowcount
 
     def each(self, name: str, rows: Iterable[Sequence[object]]) -> None:
-        self._check_deadline()
-        with self._opened.cursor() as cursor:
-            cursor.executemany(load_queries()[name], rows)
+        every = list(rows)
+        if len(every) == 1:
+            self._execute(name, every[0])
+        elif every:
+            self._check_deadline()
+            with self._opened.cursor() as cursor:
+                cursor.executemany(load_queries()[name], every)
 
     def all(self, name: str, *arguments: object) -> list[Row]:
         return self._execute(name, arguments).fetchall()
 
     def first(self, name: str, *arguments: object) -> Row | None:
         return self._execute(name, arguments).fetchone()
+
+    def first_seen(self, name: str, *arguments: object) -> tuple[Row | None, int]:
+        """Return the first row of a statement, and the revision that it was read at."""
+        self._check_deadline()
+        row = self._opened.execute(_with_revision(name), arguments, prepare=True, binary=True).fetchone()
+        if row is None:
+            raise StoreFault(LOST_FACT.format(name="revision"))
+        revision, is_found, *columns = row
+        return tuple(columns) if is_found else None, revision
 
     def value(self, name: str, *arguments: object) -> Any:
         row = self.first(name, *arguments)
@@ -101,7 +135,6 @@ class PostgresqlConnection:
             yield
             return
         self.plain(READ)
-        self.first("set_idle_timeout", str(READING_SECONDS * 1000))
         try:
             yield
         finally:
@@ -122,12 +155,10 @@ class PostgresqlConnection:
 
         Raises StoreFault at the deadline, and OutcomeUnknown.
         """
-        if not self._in_transaction:
-            self.plain(WRITE)
-        self._deadline = min(deadline, monotonic() + WRITING_SECONDS)
+        now = monotonic()
+        self._deadline = now + WRITING_SECONDS if deadline == math.inf else deadline
         try:
-            left = str(max(1, int((self._deadline - monotonic()) * 1000)))
-            self.first("set_timeouts", left, left)
+            self._begin(self._deadline - now)
             yield
         except errors.QueryCanceled as cause:
             self._roll_back()
@@ -143,13 +174,17 @@ class PostgresqlConnection:
 
     def hold(self, project: str, seconds: float) -> None:
         """Begin a transaction that holds a project's lock. Raises TimeoutError."""
-        self.plain(WRITE)
         try:
-            left = str(max(1, int(seconds * 1000)))
-            self.first("set_timeouts", left, left)
+            self._begin(seconds)
             self.first("lock_project", project)
         except (errors.LockNotAvailable, errors.QueryCanceled) as cause:
             raise TimeoutError from cause
+
+    def _begin(self, seconds: float) -> None:
+        """Begin a transaction, unless one has begun, of which each statement and lock has so long."""
+        milliseconds = max(1, int(seconds * 1000))
+        waiting = WAITING % (milliseconds, milliseconds)
+        self.plain(waiting if self._in_transaction else b"%s; %s" % (WRITE, waiting))
 
     def release(self) -> None:
         """Roll back the transaction that has begun, if there is one."""
@@ -234,10 +269,33 @@ class Connections:
         self._address = address
         self._lock = Lock()
         self._unused: list[tuple[float, PostgresqlConnection]] = []
+        self._used: set[PostgresqlConnection] = set()
+        self._is_lost = False
         self._is_closed = False
+
+    def lose(self) -> None:
+        """The server does not answer: what waits for it fails now, and whoever needs a connection fails at once."""
+        self._is_lost = True
+        with self._lock:
+            waiting = [*self._used]
+        for connection in waiting:
+            connection.cut()
+        self._close_unused()
+
+    def find(self) -> None:
+        """The server answers again."""
+        self._is_lost = False
 
     def take(self) -> PostgresqlConnection:
         """Return a connection that works. Raises StoreFault."""
+        if self._is_lost:
+            raise StoreFault(UNREACHABLE)
+        connection = self._take()
+        with self._lock:
+            self._used.add(connection)
+        return connection
+
+    def _take(self) -> PostgresqlConnection:
         while (found := self._pop()) is not None:
             since, connection = found
             if monotonic() - since < UNUSED_SECONDS:
@@ -254,6 +312,7 @@ class Connections:
         """Take back a connection. If it is lost, the others are too: the server was restarted, or cannot be reached."""
         connection.release()
         with self._lock:
+            self._used.discard(connection)
             if not connection.is_lost and not self._is_closed:
                 self._unused.append((monotonic(), connection))
                 return

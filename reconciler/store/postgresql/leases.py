@@ -21,7 +21,7 @@ T = TypeVar("T")
 Beats = AsyncConnection[tuple[object, ...]]
 
 
-class PostgresLeases:
+class PostgresqlLeases:
     """See `contract.Leases` for what each method promises."""
 
     def __init__(self, url: str) -> None:
@@ -84,7 +84,6 @@ class PostgresLeases:
         await self._transact(lambda: self._run("forget_replicas", age))
 
     async def close(self) -> None:
-        """Close the connection."""
         async with self._one:
             await self._disconnect()
 

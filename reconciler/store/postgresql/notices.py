@@ -16,14 +16,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from time import monotonic
 from typing import Any, TypeVar
 
+import msgspec
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 
-from reconciler.store import statements
 from reconciler.store.contract import Heard, Notice
+from reconciler.store.notices import encode
+from reconciler.store.postgresql.connection import Connections, load_queries
+from reconciler.store.statements import Connection
 
 log = logging.getLogger(__name__)
 
+WRITER_BYTES = 8
 LISTEN = "listen reconciler"
 CHECK_SECONDS = 1.0  # between two questions, if nothing happens
 ASK_SECONDS = 0.1  # at least, from one question to the next one that somebody asked for
@@ -35,29 +39,35 @@ KEPT_SECONDS = 3600.0
 FORGET_SECONDS = 600.0  # between two removals of older ones, by each replica
 
 Listener = AsyncConnection[tuple[object, ...]]
-Tell = Callable[[str, bytes], Awaitable[None]]
 T = TypeVar("T")
 
 
-class PostgresNotices:
+class PostgresqlNotices:
     """See `contract.Notices` for what each method promises."""
 
-    def __init__(self, url: str, *, writer: str, last: int, tell: Tell) -> None:
-        """`last` is the number of the last notice when the store was opened; `tell` writes one."""
-        self.writer = writer
+    def __init__(self, url: str, connections: Connections, *, last: int) -> None:
+        """`connections` are those of the store; `last` is the number of the last notice when it was opened."""
+        self.writer = os.urandom(WRITER_BYTES).hex()
         self.is_lost = False
         self._url = url
+        self._connections = connections
         self._last = last
-        self._tell = tell
-        self._queries = statements.load("reconciler.store.postgresql")
         self._woken = asyncio.Event()
         self._asked: asyncio.TimerHandle | None = None
         self._asked_at = 0.0  # of the last question
         # Replicas that are started together do not remove together.
         self._forget_at = monotonic() + FORGET_SECONDS * int.from_bytes(os.urandom(2)) / 0xFFFF
 
-    async def tell(self, kind: str, body: bytes) -> None:
-        await self._tell(kind, body)
+    def write(self, connection: Connection, kind: str, body: Callable[[], msgspec.Struct]) -> None:
+        """Write a notice at the end of a transaction. Raises errors of the engine."""
+        connection.first("insert_notice", self.writer, str(kind), encode(body()))
+
+    async def tell(self, kind: str, body: msgspec.Struct) -> None:
+        def write() -> None:
+            with self._connections.one() as writer, writer.faults("written"), writer.transaction():
+                self.write(writer, kind, lambda: body)
+
+        await asyncio.to_thread(write)
 
     def ask(self) -> None:
         if self._asked is None:
@@ -74,16 +84,18 @@ class PostgresNotices:
             while True:
                 self._woken.clear()
                 self._asked_at = monotonic()
+                is_new = listener is None
                 try:
-                    if listener is None:
-                        listener = await self._connect()
+                    listener = listener or await self._connect()
                     heard = await in_time(listener, self._read(listener))
                 except (psycopg.Error, OSError) as fault:
-                    self._lose(fault)
                     if listener is not None:
                         await listener.close()
                         listener = None
-                    await asyncio.sleep(PAUSE_SECONDS)
+                    # A connection that was ended may be replaced at once.
+                    if is_new or isinstance(fault, TimeoutError):
+                        self._lose(fault)
+                        await asyncio.sleep(PAUSE_SECONDS)
                     continue
                 self._find()
                 yield heard
@@ -111,7 +123,7 @@ class PostgresNotices:
         if last == self._last:
             if asked_at > self._forget_at:
                 self._forget_at = asked_at + FORGET_SECONDS
-                await listener.execute(self._queries["forget_notices"].encode(), (KEPT_SECONDS,))
+                await listener.execute(load_queries()["forget_notices"], (KEPT_SECONDS,))
             return Heard((), revision, asked_at)
         rows = await self._all(listener, "notices_after", self._last, PAGE)
         notices = tuple(Notice(*row) for row in rows)
@@ -126,7 +138,7 @@ class PostgresNotices:
         return Heard(notices, revision if is_all else 0, asked_at if is_all else -1.0)
 
     async def _all(self, listener: Listener, name: str, *arguments: object) -> list[tuple[Any, ...]]:
-        cursor = await listener.execute(self._queries[name].encode(), arguments)
+        cursor = await listener.execute(load_queries()[name], arguments)
         return await cursor.fetchall()
 
     async def _wait(self, listener: Listener) -> None:
@@ -146,22 +158,30 @@ class PostgresNotices:
         if not self.is_lost:
             log.warning("The database does not answer this replica: %s", " ".join(str(fault).split()))
         self.is_lost = True
+        self._connections.lose()
 
     def _find(self) -> None:
         if self.is_lost:
             log.warning("The database answers again.")
         self.is_lost = False
+        self._connections.find()
 
 
 async def in_time(listener: Listener, work: Awaitable[T]) -> T:
-    """Return what the server answers; after `ANSWER_SECONDS`, have it fail."""
+    """Return what the server answers. Raises TimeoutError after `ANSWER_SECONDS`."""
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.wait({task}, timeout=ANSWER_SECONDS)
+        # Twice half of it: after this process was stopped for a while, the answer may be there already.
+        for _ in range(2):
+            await asyncio.wait({task}, timeout=ANSWER_SECONDS / 2)
     finally:
-        if not task.done():
+        is_late = not task.done()
+        if is_late:
             _shut_down(listener)
             await asyncio.wait({task})
+    if is_late:
+        task.exception()  # it says that the connection was ended
+        raise TimeoutError(f"no answer for {ANSWER_SECONDS:.0f} seconds")
     return task.result()
 
 

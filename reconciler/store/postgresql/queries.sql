@@ -11,12 +11,6 @@ select number from fact where key = 'revision' for update;
 -- name: lock_project
 select pg_advisory_xact_lock(hashtextextended('reconciler project ' || $1::text, 0));
 
--- name: set_timeouts
-select set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true);
-
--- name: set_idle_timeout
-select set_config('idle_in_transaction_session_timeout', $1::text, true);
-
 -- name: set_session_timeouts
 select set_config('lock_timeout', $1::text, false), set_config('statement_timeout', $2::text, false);
 
@@ -1017,3 +1011,25 @@ delete from notification_status where notification = $1;
 
 -- name: remove_read_statuses
 delete from notification_status where notification = $1 and status = 'read';
+
+-- Notices
+
+-- The last statement of a transaction but for others of its kind: the row is locked until the end.
+-- name: insert_notice
+with counted as (
+  update notice_count set number = number + 1 returning number
+), told as (
+  insert into notice (number, at, writer, kind, body)
+  select number, clock_timestamp(), $1, $2, $3 from counted
+  returning number
+)
+select pg_notify('reconciler', number::text) from told;
+
+-- name: last_notice
+select (select number from notice_count), (select number from fact where key = 'revision');
+
+-- name: notices_after
+select number, writer, kind, body from notice where number > $1 order by number limit $2;
+
+-- name: forget_notices
+delete from notice where at < clock_timestamp() - make_interval(secs => $1);

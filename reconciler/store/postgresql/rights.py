@@ -89,16 +89,17 @@ def settle(url: str, worker_url: str) -> str:
 
     Raises Refused for a role that has other rights or a URL that leads elsewhere, StoreFault.
     """
-    with inspection.connected(url) as owner:
-        [(schema,)] = owner.execute("select current_schema()").fetchall()
     report = role_report(worker_url, service_url=url)
-    if report.unread or report.more:
-        with inspection.connected(url) as owner, owner.transaction():
-            owner.execute("select pg_advisory_xact_lock(%s)", [LOCK])
-            _grant(owner, report.name, schema)
-        report = role_report(worker_url, service_url=url)
     if report.is_elsewhere:
         raise Refused("`store.workerUrl` leads to another database than `store.url`; name the same one in both.")
+    with inspection.connected(url) as owner:
+        [(schema,)] = owner.execute("select current_schema()").fetchall()
+        # The rights of a role with powers are not touched: they may be the service's own.
+        if (report.unread or report.more) and not _powers(owner, report.name):
+            with owner.transaction():
+                owner.execute("select pg_advisory_xact_lock(%s)", [LOCK])
+                _grant(owner, report.name, schema)
+            report = role_report(worker_url, service_url=url)
     excess = [*report.more, *(f"may not read {table}" for table in report.unread)]
     if excess:
         raise Refused(f"The role {report.name} of the worker {', '.join(excess)}; {REMEDY}.")
@@ -110,21 +111,25 @@ def role_report(worker_url: str, *, service_url: str) -> RoleReport:
     with inspection.connected(worker_url) as worker, inspection.connected(service_url) as service:
         role = worker.info.user
         columns = service.execute(_COLUMNS, {"role": role, "readable": list(READABLE)}).fetchall()
-        powers = service.execute(_POWERS, {"role": role}).fetchone()
-        *flags, roles = powers or [None]
         read = [table for table, reads, should, writes in columns if reads and not should and not writes]
         written = [table for table, _, _, writes in columns if writes]
         return RoleReport(
             name=role,
             is_elsewhere=inspection.identity(worker) != inspection.identity(service),
             more=(
-                *(told for told, is_so in zip(POWERS, flags, strict=False) if is_so),
-                *([f"is a member of {roles}"] if roles else []),
+                *_powers(service, role),
                 *([f"may write to {_some(written)}"] if written else []),
                 *([f"may read {_some(read)}"] if read else []),
             ),
             unread=tuple(dict.fromkeys(table for table, reads, should, _ in columns if should and not reads)),
         )
+
+
+def _powers(connection: Connection, role: str) -> list[str]:
+    """Return what a role may do beside using tables."""
+    *flags, roles = connection.execute(_POWERS, {"role": role}).fetchone() or [None]
+    found = [told for told, is_so in zip(POWERS, flags, strict=False) if is_so]
+    return [*found, f"is a member of {roles}"] if roles else found
 
 
 def _some(tables: Iterable[str]) -> str:

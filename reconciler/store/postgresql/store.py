@@ -19,7 +19,8 @@ from reconciler.store import records, sql_store
 from reconciler.store.contract import StoreFault
 from reconciler.store.postgresql.connection import WRITING_SECONDS, Connections, PostgresqlConnection
 from reconciler.store.postgresql.migrating import migrate
-from reconciler.store.sql_store import Listing, TellReplicas
+from reconciler.store.postgresql.notices import PostgresqlNotices
+from reconciler.store.sql_store import Listing
 from reconciler.store.statements import Connection, Row
 
 # Each thread, list and lock uses one connection. Most are idle most of the time, and then share few.
@@ -29,6 +30,8 @@ LISTS = 6
 LOCKS = 8
 LIST_SECONDS = 10.0  # a list waits this long until another one ends
 BEAT_SECONDS = 3.0  # between two signs of life of a transaction that holds a lock
+
+ADDRESS = "postgresql:"  # without the URL, which may hold a password: the worker connects before it gets a job
 
 # What may quote a redacted value, or be made of it.
 TRACED = ("version", "resource", "rendering", "past_route", "run", "run_status", "audit")
@@ -49,47 +52,54 @@ class ProjectTransaction:
 class PostgresqlStore(sql_store.SqlStore):
     """See `contract.Store` for what each method promises."""
 
-    def __init__(self, url: str, *, view: str | None = None, tell_replicas: TellReplicas | None = None) -> None:
-        """Connect and bring the store to this version. `view` is the address for the reads of plans, by default `url`.
-        `tell_replicas` writes what other replicas are to know, in the same transaction.
-
-        Raises StoreFault, NewerStore, Refused.
-        """
-        self.address = url if view is None else view
+    def __init__(self, url: str) -> None:
+        """Connect and bring the store to this version. Raises StoreFault, NewerStore, Refused."""
+        self.address = ADDRESS
         self._connections = Connections(url)
         with self._connections.one() as connection:
             migrate(connection)
             with connection.faults("read"):
-                revision = int(connection.value("revision"))
+                [(last, revision)] = connection.all("last_notice")
+        self.notices = PostgresqlNotices(url, self._connections, last=last)
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
         self._readers = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="store-reader")
         self._long_readers = ThreadPoolExecutor(max_workers=LONG_READERS, thread_name_prefix="store-long-reader")
         self._lockers = ThreadPoolExecutor(max_workers=LOCKS, thread_name_prefix="store-lock")
         self._lists = asyncio.Semaphore(LISTS)
         self._held: dict[str, ProjectTransaction] = {}
-        super().__init__(revision=revision, tell_replicas=tell_replicas)
+        super().__init__(revision=revision, tell_replicas=self.notices.write)
 
     async def _first(self, name: str, *arguments: object) -> Row | None:
-        def read() -> Row | None:
+        def read() -> tuple[Row | None, int]:
             with self._connections.one() as reader, reader.faults("read"):
-                return reader.first(name, *arguments)
+                return reader.first_seen(name, *arguments)
 
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        row, revision = await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        self._see(revision)
+        return row
+
+    def _see(self, revision: int) -> None:
+        """Note the revision of a read: it may be newer than what was heard of."""
+        self._revision = max(self._revision, revision)
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        def read() -> T:
+        def read() -> tuple[T, int]:
             with self._connections.one() as reader, reader.faults("read"), reader.reading():
-                return work(reader)
+                return work(reader), reader.value("revision")
 
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        found, revision = await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        self._see(revision)
+        return found
 
     async def _read_apart(self, work: Callable[[Connection], T]) -> T:
-        def read() -> T:
+        def read() -> tuple[T, int]:
             with reader.faults("read"), reader.reading():
-                return work(reader)
+                return work(reader), reader.value("revision")
 
         async with self._taken(self._long_readers) as reader:
-            return await _interruptible(self._long_readers, read, reader)
+            found, revision = await _interruptible(self._long_readers, read, reader)
+        self._see(revision)
+        return found
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
         def write() -> T:
@@ -144,8 +154,10 @@ class PostgresqlStore(sql_store.SqlStore):
             found = _open_pages(reader, *listings)
             try:
                 while (
-                    page := await _interruptible(self._long_readers, partial(next, found, None), reader)
+                    seen := await _interruptible(self._long_readers, partial(next, found, None), reader)
                 ) is not None:
+                    page, revision = seen
+                    self._see(revision)
                     yield page
             finally:
                 await _to_its_end(self._long_readers, found.close)
@@ -217,9 +229,12 @@ def _erase(connection: PostgresqlConnection) -> records.Traces:
     return records.Traces.ERASED
 
 
-def _open_pages(reader: PostgresqlConnection, *listings: Listing) -> Generator[list[bytes], None, None]:
+def _open_pages(reader: PostgresqlConnection, *listings: Listing) -> Generator[tuple[list[bytes], int], None, None]:
+    """Yield pages with their revision."""
     with reader.faults("read"), reader.reading():
-        yield from sql_store.pages(reader, *listings)
+        revision = int(reader.value("revision"))
+        for page in sql_store.pages(reader, *listings):
+            yield page, revision
 
 
 async def _interruptible(executor: Executor, work: Callable[[], T], connection: PostgresqlConnection) -> T:

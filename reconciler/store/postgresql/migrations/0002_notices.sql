@@ -1,4 +1,3 @@
--- oldest program: 1
 -- The numbers of notices have no gaps, and their order is that of the transactions: the row of `notice_count` is locked
 -- from the number to the end of the transaction, and taken last, so that nobody waits for a large commit.
 create table notice_count (
