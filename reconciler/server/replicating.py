@@ -24,7 +24,7 @@ from reconciler.replicas.tokens import PeerTokens
 from reconciler.server.notifying import Notifying
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Notice, Replication, Store
-from reconciler.store.notices import HintBody, KeyUsesBody, NoticeKind, SessionsBody, decode, encode
+from reconciler.store.notices import HintBody, KeyUsesBody, NoticeKind, SessionsBody, decode
 from reconciler.store.records import ReplicaRow, ResourceChange
 from reconciler.version import __version__
 
@@ -91,7 +91,7 @@ class ReplicaParts:
                 await task
 
     async def _tell_uses(self, used: Mapping[str, str]) -> None:
-        await self.replication.notices.tell(NoticeKind.KEY_USES, encode(KeyUsesBody(dict(used))))
+        await self.replication.notices.tell(NoticeKind.KEY_USES, KeyUsesBody(dict(used)))
 
 
 def _trusted(settings: Settings) -> ssl.SSLContext | None:
