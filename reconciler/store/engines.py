@@ -67,6 +67,7 @@ async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
     try:
         worker_connection = await asyncio.to_thread(rights.settle, url, worker_url)
         operations = PostgresqlOperations(url, tell_replicas=store.notices.write)
+        store.notices.also_lose(operations.connections)
         replication = Replication(store.notices, PostgresqlLeases(url))
         return OpenedStore(store, operations, replication, worker_connection=worker_connection)
     except BaseException:

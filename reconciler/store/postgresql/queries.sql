@@ -11,12 +11,6 @@ select number from fact where key = 'revision' for update;
 -- name: lock_project
 select pg_advisory_xact_lock(hashtextextended('reconciler project ' || $1::text, 0));
 
--- name: set_timeouts
-select set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true);
-
--- name: set_idle_timeout
-select set_config('idle_in_transaction_session_timeout', $1::text, true);
-
 -- name: set_session_timeouts
 select set_config('lock_timeout', $1::text, false), set_config('statement_timeout', $2::text, false);
 
@@ -708,8 +702,9 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 -- name: remove_key
 delete from api_key where id = $1;
 
+-- Several replicas may have seen a key.
 -- name: touch_key
-update api_key set last_used_at = $1 where id = $2;
+update api_key set last_used_at = $1 where id = $2 and coalesce(last_used_at, '') < $1;
 
 -- name: all_invitations
 select id, project, role, created_at, created_by, expires_at, digest, email from invitation order by id;
@@ -975,8 +970,9 @@ select digest, "user", losses, created_at, seen_at, id_token from session where 
 -- name: insert_session
 insert into session (digest, "user", losses, created_at, seen_at, id_token) values ($1, $2, $3, $4, $5, $6);
 
+-- Several replicas may have seen a session.
 -- name: touch_session
-update session set seen_at = $1 where digest = $2;
+update session set seen_at = $1 where digest = $2 and seen_at < $1;
 
 -- name: remove_session
 delete from session where digest = $1;
