@@ -880,7 +880,7 @@ select id from audit where link = $1 and action = 'redacted' order by id limit 1
 -- An event that was inserted into a removed link, or into none.
 -- name: stray_event
 select a.id
-from audit_anchor n cross join audit a on a.link <= n.number
+from audit_anchor n join audit a on a.link <= n.number
 where n.id = 1 and (a.link < 1 or a.id > n.last_event)
 order by a.link, a.id
 limit 1;
