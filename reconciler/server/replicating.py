@@ -58,7 +58,7 @@ class ReplicaParts:
         keeper = LeaseKeeper(replication.leases, ReplicaRow(name, settings.replica.url, __version__, process, ""))
         signing = PeerTokens(tokens.derived_key(flow_key), process=process, clock=time.time)
         tls = await asyncio.to_thread(_trusted, settings)
-        async with CalledPeers(name, signing=signing, others=keeper.peers, tls=tls) as peers:
+        async with CalledPeers(name, signing=signing, others=keeper.peers, known=keeper.known, tls=tls) as peers:
             try:
                 yield cls(replication, contact, following, ResourceCache(store), keeper, peers, signing)
             finally:

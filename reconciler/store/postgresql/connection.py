@@ -39,8 +39,12 @@ UNUSED_SECONDS = 1.0  # after which a connection is tried before it is used
 FETCHED = 50  # rows in one step of a read; a row may have megabytes
 REPLACED = "\ufffd"  # for a NUL character, which PostgreSQL does not store in text
 
-READ = b"begin transaction isolation level repeatable read read only"
+READ = (
+    b"begin transaction isolation level repeatable read read only; "
+    b"set local idle_in_transaction_session_timeout = '%ds'" % READING_SECONDS
+)
 WRITE = b"begin transaction isolation level read committed read write"
+WAITING = b"set local lock_timeout = %d; set local statement_timeout = %d"  # milliseconds
 UNREACHABLE = "PostgreSQL does not answer this replica, so that nothing can be read or written; try again."
 UNKNOWN = (
     "The connection to PostgreSQL was lost while a change was confirmed, so it may have been stored, or not; read the "
@@ -90,9 +94,13 @@ class PostgresqlConnection:
         return self._execute(name, arguments).rowcount
 
     def each(self, name: str, rows: Iterable[Sequence[object]]) -> None:
-        self._check_deadline()
-        with self._opened.cursor() as cursor:
-            cursor.executemany(load_queries()[name], rows)
+        every = list(rows)
+        if len(every) == 1:
+            self._execute(name, every[0])
+        elif every:
+            self._check_deadline()
+            with self._opened.cursor() as cursor:
+                cursor.executemany(load_queries()[name], every)
 
     def all(self, name: str, *arguments: object) -> list[Row]:
         return self._execute(name, arguments).fetchall()
@@ -127,7 +135,6 @@ class PostgresqlConnection:
             yield
             return
         self.plain(READ)
-        self.first("set_idle_timeout", str(READING_SECONDS * 1000))
         try:
             yield
         finally:
@@ -148,12 +155,10 @@ class PostgresqlConnection:
 
         Raises StoreFault at the deadline, and OutcomeUnknown.
         """
-        if not self._in_transaction:
-            self.plain(WRITE)
-        self._deadline = min(deadline, monotonic() + WRITING_SECONDS)
+        now = monotonic()
+        self._deadline = now + WRITING_SECONDS if deadline == math.inf else deadline
         try:
-            left = str(max(1, int((self._deadline - monotonic()) * 1000)))
-            self.first("set_timeouts", left, left)
+            self._begin(self._deadline - now)
             yield
         except errors.QueryCanceled as cause:
             self._roll_back()
@@ -169,13 +174,17 @@ class PostgresqlConnection:
 
     def hold(self, project: str, seconds: float) -> None:
         """Begin a transaction that holds a project's lock. Raises TimeoutError."""
-        self.plain(WRITE)
         try:
-            left = str(max(1, int(seconds * 1000)))
-            self.first("set_timeouts", left, left)
+            self._begin(seconds)
             self.first("lock_project", project)
         except (errors.LockNotAvailable, errors.QueryCanceled) as cause:
             raise TimeoutError from cause
+
+    def _begin(self, seconds: float) -> None:
+        """Begin a transaction, unless one has begun, of which each statement and lock has so long."""
+        milliseconds = max(1, int(seconds * 1000))
+        waiting = WAITING % (milliseconds, milliseconds)
+        self.plain(waiting if self._in_transaction else b"%s; %s" % (WRITE, waiting))
 
     def release(self) -> None:
         """Roll back the transaction that has begun, if there is one."""

@@ -7,6 +7,7 @@ upgrade. Without this line they are refused.
 
 import re
 from functools import cache
+from time import monotonic
 
 from reconciler.model.errors import Refused
 from reconciler.store import statements
@@ -59,8 +60,7 @@ def _is_current(connection: PostgresqlConnection, latest: int) -> bool:
 
 def _apply(connection: PostgresqlConnection, step: Migration) -> None:
     oldest = _OLDEST_PROGRAM.match(step.sql)
-    with connection.transaction():
-        connection.first("set_timeouts", f"{SECONDS}s", f"{SECONDS}s")
+    with connection.transaction(monotonic() + SECONDS):
         connection.first("lock_migrations")
         connection.run("make_migrations")
         if connection.first("migration", step.number) is None:

@@ -11,12 +11,6 @@ select number from fact where key = 'revision' for update;
 -- name: lock_project
 select pg_advisory_xact_lock(hashtextextended('reconciler project ' || $1::text, 0));
 
--- name: set_timeouts
-select set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true);
-
--- name: set_idle_timeout
-select set_config('idle_in_transaction_session_timeout', $1::text, true);
-
 -- name: set_session_timeouts
 select set_config('lock_timeout', $1::text, false), set_config('statement_timeout', $2::text, false);
 
@@ -887,7 +881,7 @@ select id from audit where link = $1 and action = 'redacted' order by id limit 1
 -- An event that was inserted into a removed link, or into none.
 -- name: stray_event
 select a.id
-from audit_anchor n cross join audit a on a.link <= n.number
+from audit_anchor n join audit a on a.link <= n.number
 where n.id = 1 and (a.link < 1 or a.id > n.last_event)
 order by a.link, a.id
 limit 1;
