@@ -38,7 +38,7 @@ from reconciler.reconcile.interventions import NotHeld, Suspended
 from reconciler.replicas.contact import CutOff
 from reconciler.replicas.peers import PeerGone
 from reconciler.settings.bounded_io import DiskHangs
-from reconciler.store.contract import Damaged, Moved, StoreFault
+from reconciler.store.contract import Damaged, LeaseLost, Moved, StoreFault
 from reconciler.worker import process as worker_process
 
 logger = logging.getLogger(__name__)
@@ -193,6 +193,7 @@ TABLE: Mapping[type[Exception], Row] = {
     DiskHangs: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
     Moved: Row(503, ErrorCode.PROJECT_BUSY, BUSY_SECONDS, logging.WARNING, MOVED),
     PeerGone: Row(503, ErrorCode.REPLICA_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
+    LeaseLost: Row(503, ErrorCode.REPLICA_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
     worker_process.Overdue: Row(500, ErrorCode.TOOK_TOO_LONG, None, logging.ERROR, "{message} Its id is {request}."),
     # The store has logged which version it is.
     Damaged: Row(500, ErrorCode.RESOURCE_DAMAGED, sentence="{capital}."),

@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncGenerator, Sequence
 
+import msgspec
 from starlette.responses import Response
 
-from api import access, errors, repositories, requests, responses
+from api import access, errors, replicas, repositories, requests, responses
 from api.calls import Call, Subject
 from api.responses import Json
 from api.routing import Routes
@@ -48,7 +49,7 @@ async def make(call: Call) -> Response:
 
 @routes.add("GET /v1/plans", Subject.REACH, Permission.READ)
 async def list_all(call: Call) -> Response:
-    """List the kept plans within reach, the newest first."""
+    """List the plans within reach that this and the other replicas keep, the newest first."""
     query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
@@ -60,13 +61,29 @@ async def list_all(call: Call) -> Response:
     ][:limit]
     stale = await call.services.reviewing.are_stale(plans)
     heads = [kept_plans.plan_head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
-    return Json(responses.json_array(b"plans", heads))
+    elsewhere = await replicas.ask_others(call, replicas.asked_path(call))
+    for body in elsewhere.values():
+        heads += map(bytes, msgspec.json.decode(body, type=_Plans).plans)
+    heads.sort(key=lambda head: msgspec.json.decode(head, type=_Id).id, reverse=True)
+    return Json(responses.json_array(b"plans", heads[:limit]))
+
+
+class _Plans(msgspec.Struct):
+    plans: list[msgspec.Raw]
+
+
+class _Id(msgspec.Struct):
+    id: str
 
 
 @routes.add("GET /v1/plans/{id}", Subject.REACH, Permission.READ)
 async def get(call: Call) -> Response:
-    """Show one plan."""
+    """Show one plan, which this or another replica keeps."""
     reachable, kept = access.reach(call), call.services.reviewing.shelf.get(call.parameters["id"])
+    if kept is None and replicas.ULID.fullmatch(call.parameters["id"]):
+        answers = await replicas.ask_others(call, replicas.asked_path(call))
+        if answers:
+            return Json(next(iter(answers.values())))
     if kept is None or not access.is_within(reachable, kept.project):
         raise errors.NotFound("There is no such plan; plans are kept for a while, so ask again with POST /v1/plan.")
     return await _shown(call, kept)

@@ -5,6 +5,7 @@ judges permissions as if the caller had come to it.
 """
 
 import asyncio
+import re
 from collections.abc import Iterable
 from functools import wraps
 from urllib.parse import quote
@@ -15,10 +16,11 @@ from starlette.types import Message, Receive
 from api import errors, requests, responses
 from api.calls import Call, Caller, Handler
 from api.responses import Content, Empty, Header
+from reconciler.delivery import moving
 from reconciler.model import log_context
 from reconciler.model.clock import rfc3339
 from reconciler.model.error_codes import ErrorCode
-from reconciler.model.principals import LOCAL, SERVICE_KEY, Principal
+from reconciler.model.principals import LOCAL, REPLICA, SERVICE_KEY, Principal
 from reconciler.replicas import tokens
 from reconciler.replicas.peers import SECONDS, Peer, PeerGone, Peers
 from reconciler.replicas.tokens import BadToken, PeerPrincipal
@@ -39,17 +41,22 @@ async def recognise(call: Call) -> None:
     if services.peer_tokens is None or len(values) != 1:
         raise _refused("There are no other replicas here, or this has several tokens of one.")
     try:
-        passed = services.peer_tokens.check(values[0].decode("latin-1"), method=call.scope["method"], path=_path(call))
+        passed = services.peer_tokens.check(
+            values[0].decode("latin-1"), method=call.scope["method"], path=asked_path(call)
+        )
     except BadToken as problem:
         raise _refused(problem.message) from problem
     pieces: list[bytes] = []
     large = "The body is over {} bytes."
-    await requests.receive_each(call.receive, pieces.append, limit=services.max_body_bytes, large=large)
+    await requests.receive_each(
+        call.receive, pieces.append, limit=max(services.max_body_bytes, moving.MOST_BYTES), large=large
+    )
     body = b"".join(pieces)
     if tokens.body_digest(body) != passed.body:
         raise _refused("This is signed for another body.")
     call.passed_on, call.request = passed, passed.request
     call.headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in passed.headers]
+    call.headers.append((b"content-length", b"%d" % len(body)))
     call.named = dict(call.headers)
     call.receive = _replayed(body, call.receive)
     log_context.REQUEST.set(call.request)
@@ -69,6 +76,8 @@ def _refused(sentence: str) -> errors.Unauthenticated:
 async def _principal(call: Call, identity: PeerPrincipal) -> Principal | None:
     """Return the caller as the directory here has it. News of a new key or person may be on its way."""
     services = call.services
+    if identity.name == REPLICA.name:
+        return REPLICA
     if tokens.is_unlisted(identity):
         if identity.name == SERVICE_KEY.name:
             return SERVICE_KEY if services.api_key else None
@@ -95,9 +104,11 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 # Passing on.
 
-PASSED_ON = frozenset({b"if-none-match", b"if-match", b"x-service-project"})  # headers of a request
+PASSED_ON = frozenset({b"if-none-match", b"if-match", b"x-service-project", b"x-revision"})  # headers of a request
 PASSED_BACK = frozenset({b"etag", b"retry-after", b"www-authenticate", b"allow"})  # headers of an answer
 READING = frozenset({"GET", "HEAD"})
+READ_SECONDS = 2.0  # for a holder; then the store answers
+ULID = re.compile(r"[0-9A-Z]{26}")  # in a path that others are asked for
 AGAIN_SECONDS = 5.0  # until a repository has a holder again, in most cases
 
 
@@ -106,17 +117,25 @@ async def pass_on(call: Call, peers: Peers, peer: Peer, *, body: bytes = b"", se
     answer = await peers.call(
         peer,
         "GET" if call.scope["method"] == "HEAD" else call.scope["method"],
-        _path(call),
+        asked_path(call),
         principal=call.principal,
         body=body,
         seconds=seconds,
         headers=[each for each in call.headers if each[0] in PASSED_ON],
     )
+    await _know(call, answer.headers)
     headers = tuple(each for each in answer.headers if each[0] in PASSED_BACK)
     types = [value for name, value in answer.headers if name == b"content-type"]
     if not types:
         return Empty(status=answer.status, headers=headers)
     return Content(answer.body, media_type=types[0], status=answer.status, headers=headers)
+
+
+async def _know(call: Call, headers: Iterable[Header]) -> None:
+    """Wait a moment until this replica knows what the answer shows, since it adds its own revision."""
+    told = [int(value) for name, value in headers if name == b"x-revision" and value.isdigit()]
+    if told and call.services.following is not None:
+        await call.services.following.knows(told[0])
 
 
 def named(peers: Peers, name: str | None) -> Peer | None:
@@ -141,7 +160,8 @@ def at_holder(handler: Handler) -> Handler:
             waiting = requests.wait_seconds(call) if is_read else 0.0
             body = b"" if is_read else await requests.read(call, limit=requests.MAX_BYTES)
             try:
-                work = pass_on(call, call.peers, holder, body=body, seconds=SECONDS + waiting)
+                seconds = READ_SECONDS + waiting if is_read else SECONDS
+                work = pass_on(call, call.peers, holder, body=body, seconds=seconds)
                 return await (responses.unless_gone(call.receive, work) if waiting else work)
             except PeerGone:
                 if not is_read:
@@ -158,7 +178,7 @@ def at_holder(handler: Handler) -> Handler:
 
 
 async def ask_others(
-    call: Call, path: str, *, seconds: float = SECONDS, among: Iterable[str] | None = None
+    call: Call, path: str, *, seconds: float = READ_SECONDS, among: Iterable[str] | None = None
 ) -> dict[str, bytes]:
     """Return the bodies of the answers of other replicas to a read with this path, by their names: all of them, or
     those `among`. One that does not answer 200 in time is left out.
@@ -174,14 +194,15 @@ async def ask_others(
             answer = await peers.call(peer, "GET", path, principal=call.principal, seconds=seconds, headers=headers)
         except PeerGone:
             return peer.name, None
+        await _know(call, answer.headers)
         return peer.name, answer.body if answer.status == 200 else None
 
     found = await asyncio.gather(*map(ask, asked))
     return {name: body for name, body in found if body is not None}
 
 
-def _path(call: Call) -> str:
-    """Return the path as it came, with its query."""
+def asked_path(call: Call) -> str:
+    """Return the path of a call as it came, with its query."""
     raw: bytes | None = call.scope.get("raw_path")
     path = quote(call.scope["path"]) if raw is None else raw.decode("latin-1")
     return f"{path}?{call.query.decode('latin-1')}" if call.query else path

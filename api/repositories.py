@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 from starlette.responses import Response
 
-from api import access, auth, errors, requests, responses
-from api.calls import Call, Subject
+from api import access, auth, errors, replicas, requests, responses
+from api.calls import Call, Services, Subject
 from api.responses import Empty, Json, json_answer
 from api.routing import Routes
 from reconciler.git import hooks
@@ -24,7 +24,6 @@ from reconciler.model.principals import Permission
 from reconciler.ops.events import Topic
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.review import kept_plans
-from reconciler.store.contract import Store
 
 routes = Routes()
 
@@ -35,14 +34,36 @@ HELD_SHOWN = 100  # resources whose deletion is held
 
 @routes.add("GET /v1/repositories", Subject.REACH, Permission.READ)
 async def list_all(call: Call) -> Response:
-    """List the repositories within reach by name."""
-    services, projects = call.services, access.reach(call)
-    found = [one for one in services.repositories.reconcilers() if access.is_within(projects, one.watched.project)]
-    shown = [await shown_repository(one, services.store) for one in found]
+    """List the repositories within reach by name. For another replica, only those that this one follows."""
+    repositories, projects = call.services.repositories, access.reach(call)
+    every = repositories.reconcilers() if call.passed_on is None else repositories.followed()
+    found = [one for one in every if access.is_within(projects, one.watched.project)]
+    elsewhere = await _followed_elsewhere(call, [one.watched.name for one in found])
+    shown = [elsewhere.get(one.watched.name) or await shown_repository(one, call.services) for one in found]
     return Json(responses.json_array(b"repositories", shown))
 
 
+class _Shown(msgspec.Struct):
+    repositories: list[msgspec.Raw]
+
+
+class _Name(msgspec.Struct):
+    name: str
+
+
+async def _followed_elsewhere(call: Call, names: Sequence[str]) -> dict[str, bytes]:
+    """Return the repositories that other replicas follow, as these show them."""
+    repositories = call.services.repositories
+    holders = {repositories.holder(name) or "" for name in names if not repositories.follows(name)}
+    if not holders:
+        return {}
+    answers = await replicas.ask_others(call, "/v1/repositories", among=holders)
+    every = [bytes(one) for body in answers.values() for one in msgspec.json.decode(body, type=_Shown).repositories]
+    return {msgspec.json.decode(one, type=_Name).name: one for one in every}
+
+
 @routes.add("GET /v1/repositories/{name}", Subject.REPOSITORY, Permission.READ)
+@replicas.at_holder
 async def get(call: Call) -> Response:
     """Show one repository; with `wait`, once it is not what the caller has, or changed since the request."""
     seconds = requests.wait_seconds(call)
@@ -67,6 +88,7 @@ async def _changed(call: Call, *, seconds: float) -> Response:
 
 
 @routes.add("POST /v1/repositories/{name}/reconcile", Subject.REPOSITORY, Permission.RECONCILE)
+@replicas.at_holder
 async def reconcile(call: Call) -> Response:
     """Ask for a run."""
     requests.none_known(call.query)
@@ -82,16 +104,18 @@ async def _repository(call: Call) -> bytes:
     found = call.services.repositories.reconciler(call.parameters["name"])
     if found is None:
         raise missing()
-    return responses.json_member(b"repository", await shown_repository(found, call.services.store))
+    return responses.json_member(b"repository", await shown_repository(found, call.services))
 
 
-async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
-    """The repository as a JSON object. Raises StoreFault.
+async def shown_repository(reconciler: Reconciler, services: Services) -> bytes:
+    """The repository as a JSON object; with several replicas, with the one that follows it. Raises StoreFault.
 
     What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
     What the last run found and could not be written, since the disk is full for instance, comes from memory.
     """
     one, memory, following = reconciler.watched, reconciler.memory, reconciler.following
+    store, repositories = services.store, services.repositories
+    holder = {"holder": repositories.holder(one.name)} if repositories.is_shared else {}
     follows = reconciler.source.follows
     found, suspension, last_run, held = await store.remembered(one.name, held=HELD_SHOWN)
     row = found or memory.row
@@ -128,6 +152,7 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
             "suspension": shown,
             "drift": None if suspension is None else await store.drift(one.name, project=one.project),
             "held": released if holds else None,
+            **holder,
         }
     )
 
@@ -144,6 +169,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @routes.add("POST /v1/repositories/{name}/approve", Subject.REPOSITORY, Permission.APPROVE)
+@replicas.at_holder
 async def approve_repository(call: Call) -> Response:
     """Let go what is held at a commit."""
     body = await requests.read_object(call, known=("commit",))
@@ -163,6 +189,7 @@ REASON = re.compile(r"[^\x00-\x20\x7f-\xa0\u2028\u2029][^\x00-\x1f\x7f-\x9f\u202
 
 
 @routes.add("POST /v1/repositories/{name}/suspend", Subject.REPOSITORY, Permission.SUSPEND)
+@replicas.at_holder
 async def suspend(call: Call) -> Response:
     """Look at a repository no more."""
     body = await requests.read_object(call, known=("reason", "expiry"))
@@ -177,6 +204,7 @@ async def suspend(call: Call) -> Response:
 
 
 @routes.add("POST /v1/repositories/{name}/resume", Subject.REPOSITORY, Permission.SUSPEND)
+@replicas.at_holder
 async def resume(call: Call) -> Response:
     """Look at a repository again."""
     (await requests.read_object(call, known=())).check()
@@ -221,7 +249,8 @@ async def _one(call: Call, run: str, *, seconds: float) -> AsyncGenerator[bytes,
     while absences < 2:
         number, projects = events.last, access.reach(call)
         async with aclosing(call.services.store.run_pages(run)) as pages:
-            if (first := await anext(pages, None)) is not None:
+            # Another replica reads the store itself.
+            if call.passed_on is None and (first := await anext(pages, None)) is not None:
                 [head] = first
                 _check(call, projects, head)
                 before = b'{"run":%b,"statuses":[' % head.removesuffix(b"}")  # the statuses become its last member
@@ -229,7 +258,7 @@ async def _one(call: Call, run: str, *, seconds: float) -> AsyncGenerator[bytes,
                     async for text in texts:
                         yield text
                 return
-        pending = call.services.repositories.run(run)
+        pending = await _pending(call, run)
         if pending is None:
             absences += 1
         else:
@@ -243,6 +272,19 @@ async def _one(call: Call, run: str, *, seconds: float) -> AsyncGenerator[bytes,
     raise errors.NotFound(MISSING)
 
 
+async def _pending(call: Call, run: str) -> bytes | None:
+    """Return a run that is queued or in progress, here or on another replica."""
+    found = call.services.repositories.run(run)
+    if found is None and replicas.ULID.fullmatch(run):
+        answers = await replicas.ask_others(call, f"/v1/runs/{run}")
+        found = next((bytes(msgspec.json.decode(body, type=_OneRun).run) for body in answers.values()), None)
+    return found
+
+
+class _OneRun(msgspec.Struct):
+    run: msgspec.Raw
+
+
 @routes.add("GET /v1/runs/{id}/changes", Subject.REACH, Permission.READ)
 async def list_run_changes(call: Call) -> Response:
     """List the fields that a run changed, resource by resource."""
@@ -250,7 +292,7 @@ async def list_run_changes(call: Call) -> Response:
     most = query.integer("limit", lowest=1, highest=MOST_CHANGES, default=MOST_CHANGES)
     query.check()
     run, services, projects = call.parameters["id"], call.services, access.reach(call)
-    head = services.repositories.run(run)  # it leaves memory once it is stored
+    head = await _pending(call, run)  # it leaves memory once it is stored
     if head is None:
         async with aclosing(services.store.run_pages(run)) as pages:
             [head] = await anext(pages, [None])
@@ -327,7 +369,7 @@ async def deliver_hook(call: Call) -> Response:
     if not hooks.is_ping(headers):
         marks = hooks.delivery_id(headers), checking.mark()
         if call.services.hooks.deliveries.is_new(name, *marks, now=asyncio.get_running_loop().time()):
-            call.services.repositories.hint(name)
+            await call.services.repositories.hint(name)
     return Empty(status=202, headers=((b"content-length", b"0"),))
 
 

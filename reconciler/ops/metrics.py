@@ -121,11 +121,11 @@ RESOURCES = gauge(
 
 
 def run_steps(repositories: Repositories) -> Iterator[Sample]:
-    """All of them."""
+    """All of them; with several replicas, each tells of the repositories that it follows."""
     for outcome, number in repositories.tally.runs.items():
         yield Sample(RUNS, number, (outcome,))
     yield Sample(RUN_SECONDS, repositories.tally.seconds)
-    every = [((one.watched.project, one.watched.name), one) for one in repositories.reconcilers()]
+    every = [((one.watched.project, one.watched.name), one) for one in repositories.followed()]
     every.sort(key=lambda pair: pair[0])
     for names, one in every:
         yield Sample(STATE, 1, (*names, one.memory.shown.state))

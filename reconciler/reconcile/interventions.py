@@ -13,7 +13,7 @@ from reconciler.model.errors import Refused
 from reconciler.reconcile.apply import Applier
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
-from reconciler.store.records import ApprovalRow, AuditRow, Record, RepositoryRow, SuspensionRow
+from reconciler.store.records import ApprovalRow, AuditRow, Lease, Record, RepositoryRow, SuspensionRow
 
 SETTING = "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
 RESUMED = "It was resumed; until the head is read again, what was changed meanwhile stays."
@@ -83,9 +83,9 @@ def _reason(suspension: SuspensionRow) -> str:
 # Approvals of held deletions
 
 
-async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier) -> None:
+async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier, lease: Lease | None = None) -> None:
     """Release the deletions that a repository holds at a commit; the next plan does them. Raises NotHeld, StoreFault,
-    Locked, and Moved if a run changed the held deletions meanwhile.
+    Locked, LeaseLost, and Moved if a run changed the held deletions meanwhile.
     """
     name = by.name
     row, _, _, held = await store.remembered(name, held=0)
@@ -100,7 +100,7 @@ async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier) 
         raise NotHeld(f"What {name} holds because of a file cannot be approved; mend the file: {row.message}")
     event = by._replace(action="approved", detail=f"{held.total} held at {commit}")
     approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
-    await applier.tell(Record(approval=approval, audit=(event,)), project=by.project, is_request=True)
+    await applier.tell(Record(approval=approval, audit=(event,), lease=lease), project=by.project, is_request=True)
 
 
 # Changes of the settings

@@ -26,6 +26,7 @@ from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, Trigger
 from reconciler.settings import bounded_io
 from reconciler.settings.bounded_io import BoundedIO, DiskHangs, FileIdentity
+from reconciler.store.contract import LeaseLost
 
 log = logging.getLogger(__name__)
 
@@ -185,11 +186,17 @@ class Loop:
         self.reconciler.group.end(self.reconciler.watched.name)
         self.queue = [run for run in running + self.queue if run.is_requested]
 
+    @property
+    def is_resting(self) -> bool:
+        """True if no run is under way or queued."""
+        return self.running is None and not self.queue
+
     async def _serve(self) -> None:
         while not self._stop.is_set():
             identities = await self._identities()  # before the run, so that no change during it is missed
             await self._run()
-            await self._rest(identities)
+            if not self._stop.is_set():
+                await self._rest(identities)
 
     async def _run(self) -> None:
         self.running = run = self.queue.pop(0)  # `start` and `_rest` leave one
@@ -201,6 +208,10 @@ class Loop:
             with log_context.bind_run(run.id):
                 await self.reconciler.reconcile(run)
             fault = run.fault
+        except LeaseLost as lost:
+            log.info("%s: %s", self.reconciler.watched.name, lost.message)
+            self._stop.set()  # `stop` follows when this replica hears who has the lease
+            return
         except Exception:
             # A bug, and no run could be recorded: the loop continues.
             fault = Transient("The run could not be recorded.")

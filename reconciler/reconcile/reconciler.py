@@ -8,7 +8,7 @@ import hashlib
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -30,10 +30,11 @@ from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.runs import Run, RunOutcome, RunTally, RunVerdict, Trigger
+from reconciler.replicas.keeper import LeaseKeeper
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.settings.repositories import Repository
-from reconciler.store.contract import Store
-from reconciler.store.records import AuditRow, Record, RepositoryRow, SuspensionRow
+from reconciler.store.contract import LeaseLost, Notices, Store
+from reconciler.store.records import AuditRow, Lease, Record, RepositoryRow, SuspensionRow
 from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, ProjectRepository, ReviewJob
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ class ReconcileEnvironment:
     ensure_project: Callable[[str], Awaitable[bool]]
     rules: str  # a digest of the rules for all documents; those of a repository's settings are not in it
     clock: Clock
+    keeper: LeaseKeeper | None = None  # these two exist only where several replicas share the store
+    notices: Notices | None = None
     tally: RunTally = field(default_factory=RunTally)
 
 
@@ -107,6 +110,7 @@ class Reconciler:
         facts = [watched.url, watched.follows, watched.project, structs.astuple(self.rules)]
         self._shaping: list[Any] = [READING_VERSION, environment.rules, *facts]
         self.memory = RepositoryMemory(runs.unread_row(watched))
+        self.lease: Lease | None = None  # of the present loop; None on one machine
         self._environment = environment
         self._applier = environment.applier
         self._clock = environment.clock
@@ -125,12 +129,17 @@ class Reconciler:
         was_refused = memory.row.head is not None and memory.row.tree is None
         memory.waits_for_store = was_refused or await self._environment.store.waits_for_store(name)
 
+    def lose(self) -> None:
+        """Keep only what the store has too, because another replica follows the repository, or did."""
+        self.lease = None
+        self.memory = RepositoryMemory(self.memory.row, self.memory.suspension, self.memory.last_run)
+
     def forget(self) -> None:
         """Make the next run read everything."""
         self.memory.row = self.memory.row._replace(fingerprint=None)
 
     async def reconcile(self, run: Run) -> None:
-        """Do a run. Raises nothing foreseen.
+        """Do a run. Raises LeaseLost, and nothing else that is foreseen.
 
         A run that finds nothing new writes nothing, unless a person requested it.
         """
@@ -146,6 +155,8 @@ class Reconciler:
                 log.warning("The mirror of %s is corrupt and is made anew.", self.watched.name)
                 await self.following.rebuild(generation)
                 await self._steps(run)
+        except LeaseLost:
+            raise
         except errors.ReconcilerError as fault:
             run.fail(fault)
         except OSError as fault:
@@ -211,7 +222,8 @@ class Reconciler:
             run.is_recorded = runs.is_news(run, memory.row, verdict)
             if not run.is_recorded and verdict.row == memory.row:
                 return None
-            return runs.run_record(run, verdict, finished=self._clock(), is_news=run.is_recorded)
+            made = runs.run_record(run, verdict, finished=self._clock(), is_news=run.is_recorded)
+            return replace(made, lease=self.lease)
 
         exhausted = None if run.is_requested else memory.exhausted
         if exhausted is not None and exhausted[:2] == (head.commit, run.fingerprint):
@@ -233,9 +245,11 @@ class Reconciler:
         is_due = not run.is_recorded and runs.is_news(run, memory.row, verdict)
         if is_due:
             try:
-                record = runs.run_record(run, verdict, finished=self._clock())
+                record = replace(runs.run_record(run, verdict, finished=self._clock()), lease=self.lease)
                 await self._applier.tell(record, project=self.watched.project)
                 run.is_recorded = True
+            except LeaseLost:
+                raise
             except errors.ReconcilerError as fault:
                 run.fault = run.fault or fault
                 verdict = self._verdict(run)
@@ -342,6 +356,7 @@ class Reconciler:
             await self._note(interventions.resume_record(self.memory.row, suspension, by=by), by=by)
 
     async def _note(self, record: Record, *, by: AuditRow) -> None:
+        record = replace(record, lease=self.lease)
         await self._applier.tell(record, project=self.watched.project, is_request=by.request is not None)
         memory = self.memory
         assert record.repository is not None

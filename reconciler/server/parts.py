@@ -39,6 +39,7 @@ from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.keeper import LeaseKeeper
 from reconciler.replicas.work import Alone, Work
 from reconciler.review.service import Reviewing
 from reconciler.server import delivering, following, notifying, process, serving, sign_in
@@ -89,6 +90,7 @@ class Parts(NamedTuple):
     auditing: AuditUpkeep
     rendering: RenderingFollowing
     work: Work
+    keeper: LeaseKeeper | None  # of several replicas
     following: asyncio.Task[None] | None  # the changes of other replicas
 
 
@@ -104,8 +106,12 @@ async def build_parts(
     async with contextlib.AsyncExitStack() as opened:
         kept = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
         store, operations, replication = kept.store, kept.operations, kept.replication
-        replica = None if replication is None else ReplicaParts.build(store, replication)
-        holder = Alone()
+        flow_key, replica = await operations.flow_key(), None
+        if replication is not None:
+            replica = await opened.enter_async_context(
+                ReplicaParts.opened(settings, store=store, replication=replication, flow_key=flow_key)
+            )
+        holder = Alone() if replica is None else replica.keeper
         work = Work(holder)
         accounts = await _accounts(plan, store, operations)
         worker = await opened.enter_async_context(_worker(settings, bound, kept))
@@ -132,6 +138,8 @@ async def build_parts(
                 ensure_project=accounts.ensure_project,
                 rules=_rules_digest(settings),
                 clock=clock.now,
+                keeper=None if replica is None else replica.keeper,
+                notices=None if replication is None else replication.notices,
             )
         )
         opened.push_async_callback(repositories.stop)
@@ -163,15 +171,15 @@ async def build_parts(
             signing=signing,
             manager=delivery.manager,
             watching=watching,
-            flow_key=await operations.flow_key(),
+            flow_key=flow_key,
             replica=replica,
         )
-        following_changes = None
+        following_changes, keeper = None, None if replica is None else replica.keeper
         if replica is not None:
             following_changes = await opened.enter_async_context(replica.following_changes(services, watching))
         rendering = RenderingFollowing(applier.render, work)
         store.subscribe(ResourceChange, rendering.heard)
-        yield Parts(services, repositories, delivery, watching, auditing, rendering, work, following_changes)
+        yield Parts(services, repositories, delivery, watching, auditing, rendering, work, keeper, following_changes)
 
 
 class SignInParts(NamedTuple):
@@ -234,6 +242,7 @@ def _services(
         contact=None if replica is None else replica.contact,
     )
     has_tls = serving.configured_certificate(settings) is not None
+    headers = responses.security_headers(tls=has_tls, web_url=settings.web_url)
     events = Events(lambda: event_facts(repositories, manager.figures()), lambda: watching.board.kept)
     store.subscribe(Committed, events.heard)
     return Services(
@@ -266,12 +275,15 @@ def _services(
         trusted_proxies=settings.trusted_proxies,
         refusals=auditing.refusals,
         has_tls=has_tls,
-        headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
+        headers=headers if replica is None else (*headers, replica.header),
+        peers=None if replica is None else replica.peers,
+        peer_tokens=None if replica is None else replica.tokens,
         in_flight=in_flight,
         traffic=traffic,
         samples=metrics.samples,
         following=metrics.following,
         contact=metrics.contact,
+        cache=None if replica is None else replica.cache,
     )
 
 
@@ -374,7 +386,7 @@ def _rules_digest(settings: Settings) -> str:
 def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:
     """Return what changes with everything that is shown of heads, faults that are not stored, and delivery."""
     found: dict[tuple[Topic, str, str], Hashable] = {}
-    for reconciler in repositories.reconcilers():
+    for reconciler in repositories.followed():
         one, memory = reconciler.watched, reconciler.memory
         applied = reconciler.following.facts(memory.row.commit)  # which is read a moment after the run
         found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten, applied

@@ -366,6 +366,9 @@ class Leases(Protocol):
     async def forget(self, age: timedelta) -> None:
         """Forget the replicas whose last beat is older than this."""
 
+    async def close(self) -> None:
+        """End the connection."""
+
 
 class Replication(NamedTuple):
     """The parts of a store that several replicas share."""

@@ -53,9 +53,9 @@ class Hinted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
 
-    def hint(self, name: str) -> None:
+    async def hint(self, name: str) -> None:
         self.hints.append(name)
-        self.real.hint(name)
+        await self.real.hint(name)
 
 
 class Scene:

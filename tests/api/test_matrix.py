@@ -442,7 +442,7 @@ async def _everything(world: World) -> tuple[object, ...]:
     pages = services.store.runs_pages(repository=None, projects=None, limit=1_000)
     runs = [json.loads(run) async for page in pages for run in page]
     reconcilers = services.repositories.reconcilers()
-    repositories = [json.loads(await shown_repository(one, services.store)) for one in reconcilers]
+    repositories = [json.loads(await shown_repository(one, services)) for one in reconcilers]
     return (
         await services.store.revision(),
         services.accounts.directory,

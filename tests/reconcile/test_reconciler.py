@@ -74,8 +74,8 @@ async def reconciled(one: Reconciler, trigger: Trigger = Trigger.POLL) -> None:
 
 async def seen(one: Reconciler, parts: Parts) -> tuple[str, str | None, list[object]]:
     """State and message as the API shows them, and what the metrics say: the state, and whether runs fail."""
-    shown = msgspec.json.decode(await shown_repository(one, parts.services.store))
-    every: Any = SimpleNamespace(tally=RunTally(), reconcilers=lambda: [one])
+    shown = msgspec.json.decode(await shown_repository(one, parts.services))
+    every: Any = SimpleNamespace(tally=RunTally(), followed=lambda: [one])
     samples = [*metrics.run_steps(every)]
     told: list[object] = [step.labels[-1] for step in samples if step.family is metrics.STATE]
     told += [step.value for step in samples if step.family is metrics.FAILING]

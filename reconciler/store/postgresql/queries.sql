@@ -702,8 +702,9 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 -- name: remove_key
 delete from api_key where id = $1;
 
+-- Several replicas may have seen a key.
 -- name: touch_key
-update api_key set last_used_at = $1 where id = $2;
+update api_key set last_used_at = $1 where id = $2 and coalesce(last_used_at, '') < $1;
 
 -- name: all_invitations
 select id, project, role, created_at, created_by, expires_at, digest, email from invitation order by id;
@@ -887,38 +888,70 @@ limit 1;
 
 -- Replicas
 
--- The lease of a record, which nobody may take over before the end of the transaction.
+-- The lease of a record, which nobody may take over before the end of the transaction. Its holder may renew it: that
+-- changes no key.
 -- name: lease_of_record
-select number from lease where repository = $1 and number = $2 for share;
+select number from lease where repository = $1 and number = $2 for key share;
 
--- Amendments of the directory so far: a decision on an older directory is not written.
--- name: directory_number
-select coalesce((select number from fact where key = 'directory'), 0);
+-- name: put_replica
+insert into replica (name, url, version, process, settings, beat) values ($1, $2, $3, $4, $5, clock_timestamp())
+on conflict (name) do update set
+  url = excluded.url, version = excluded.version, process = excluded.process, settings = excluded.settings,
+  beat = excluded.beat;
 
--- name: count_amendment
-insert into fact (key, number) values ('directory', 1) on conflict (key) do update set number = fact.number + 1;
+-- name: beat
+update replica set url = $2, version = $3, settings = $5, beat = clock_timestamp() where name = $1 and process = $4;
 
--- Notices
+-- name: has_replica
+select exists (select from replica where name = $1);
 
--- The last statement of a transaction but for others of its kind: the row is locked until the end.
--- name: insert_notice
-with counted as (
-  update notice_count set number = number + 1 returning number
-), told as (
-  insert into notice (number, at, writer, kind, body)
-  select number, clock_timestamp(), $1, $2, $3 from counted
-  returning number
-)
-select pg_notify('reconciler', number::text) from told;
+-- name: forget_replica
+delete from replica where name = $1 and process = $2;
 
--- name: last_notice
-select (select number from notice_count), (select number from fact where key = 'revision');
+-- name: replica_ages
+select name, clock_timestamp() - beat from replica order by name;
 
--- name: notices_after
-select number, writer, kind, body from notice where number > $1 order by number limit $2;
+-- name: forget_replicas
+delete from replica where beat < clock_timestamp() - $1::interval;
 
--- name: forget_notices
-delete from notice where at < clock_timestamp() - make_interval(secs => $1);
+-- name: living_replicas
+select name, url, version, process, settings from replica
+where beat > clock_timestamp() - make_interval(secs => $1::float8)
+order by name;
+
+-- name: renew_leases
+update lease set until = clock_timestamp() + make_interval(secs => $2::float8) where holder = $1;
+
+-- name: held_leases
+select repository, number, holder from lease where holder is not null and until > clock_timestamp() order by repository;
+
+-- Takes are one after the other.
+-- name: lock_takes
+select pg_advisory_xact_lock(hashtextextended('reconciler leases', 0));
+
+-- name: has_other_holder
+select exists (
+  select from lease where repository = any($1::text[]) and holder <> $2 and until > clock_timestamp()
+);
+
+-- Those of them that are there, and those that no commit of a run holds.
+-- name: count_leases
+select count(*) from lease where repository = any($1::text[]);
+
+-- name: lock_leases
+select repository from lease where repository = any($1::text[]) order by repository for update skip locked;
+
+-- name: take_leases
+insert into lease (repository, holder, number, until)
+select one, $2, 1, clock_timestamp() + make_interval(secs => $3::float8) from unnest($1::text[]) one
+on conflict (repository) do update set holder = excluded.holder, number = lease.number + 1, until = excluded.until
+returning repository, number;
+
+-- name: release_leases
+update lease set holder = null, until = clock_timestamp() where holder = $1 and repository = any($2::text[]);
+
+-- name: release_all_leases
+update lease set holder = null, until = clock_timestamp() where holder = $1;
 
 -- Sessions and notifications
 
@@ -937,8 +970,9 @@ select digest, "user", losses, created_at, seen_at, id_token from session where 
 -- name: insert_session
 insert into session (digest, "user", losses, created_at, seen_at, id_token) values ($1, $2, $3, $4, $5, $6);
 
+-- Several replicas may have seen a session.
 -- name: touch_session
-update session set seen_at = $1 where digest = $2;
+update session set seen_at = $1 where digest = $2 and seen_at < $1;
 
 -- name: remove_session
 delete from session where digest = $1;
@@ -977,3 +1011,25 @@ delete from notification_status where notification = $1;
 
 -- name: remove_read_statuses
 delete from notification_status where notification = $1 and status = 'read';
+
+-- Notices
+
+-- The last statement of a transaction but for others of its kind: the row is locked until the end.
+-- name: insert_notice
+with counted as (
+  update notice_count set number = number + 1 returning number
+), told as (
+  insert into notice (number, at, writer, kind, body)
+  select number, clock_timestamp(), $1, $2, $3 from counted
+  returning number
+)
+select pg_notify('reconciler', number::text) from told;
+
+-- name: last_notice
+select (select number from notice_count), (select number from fact where key = 'revision');
+
+-- name: notices_after
+select number, writer, kind, body from notice where number > $1 order by number limit $2;
+
+-- name: forget_notices
+delete from notice where at < clock_timestamp() - make_interval(secs => $1);
