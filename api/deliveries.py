@@ -1,17 +1,18 @@
-"""Delivery of one destination: shown, replayed, discarded, tested."""
+"""Delivery of one destination: shown, replayed, discarded, tested; of all instances, if there are several."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
-from api import access, audit_events, errors, requests
+from api import access, audit_events, auth, errors, instances, logs, requests
 from api.calls import Call, Subject
+from api.instances import Part
 from api.requests import Members
 from api.responses import json_answer
 from api.routing import Routes
-from reconciler.delivery import contract, dead_letters, history, status
+from reconciler.delivery import contract, dead_letters, history, moving, status, sums
 from reconciler.model import components, names
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
@@ -21,27 +22,51 @@ routes = Routes()
 
 QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"
 WHAT = (QUEUE, DEAD_LETTERS, ALL)
+AT = "@"  # between the id of a dead letter and its instance, where there are several
+PARAMETERS = frozenset({instances.PARAMETER})
 
 
 @routes.add("GET /v1/deliveries", Subject.PROJECT, Permission.READ)
 async def list_all(call: Call) -> Response:
     """Show the delivery of every destination of a project."""
-    return json_answer(call.services.deliveries.all(call.project, answers=_may_see_answers(call)))
+
+    async def own() -> Part:
+        return call.services.deliveries.all(call.project, answers=_may_see_answers(call))
+
+    return json_answer(await instances.read(call, own, sums.sum_projects))
 
 
 @routes.add("GET /v1/destinations/{name}/delivery", Subject.PROJECT, Permission.READ)
 async def get(call: Call) -> Response:
     """Show the delivery of one destination."""
-    return json_answer({"delivery": await _shown(call, _name(call))})
+    name = _name(call)
+
+    async def own() -> Part:
+        return {"delivery": await _shown(call, name)}
+
+    def merge(found: Sequence[tuple[str, Part]]) -> Part:
+        return {"delivery": sums.sum_deliveries([(instance, part["delivery"]) for instance, part in found])}
+
+    return json_answer(await instances.read(call, own, merge))
 
 
 @routes.add("GET /v1/destinations/{name}/delivery/history", Subject.PROJECT, Permission.READ)
 async def get_history(call: Call) -> Response:
     """Show the last hour of one destination, a sample a minute."""
     name = _name(call)
-    await _shown(call, name)
-    samples = call.services.deliveries.history(call.project, name)
-    return json_answer({"interval": history.INTERVAL_SECONDS, "samples": samples})
+
+    async def own() -> Part:
+        await _shown(call, name)
+        samples = call.services.deliveries.history(call.project, name)
+        return {"interval": history.INTERVAL_SECONDS, "samples": samples}
+
+    def merge(found: Sequence[tuple[str, Part]]) -> Part:
+        return {
+            "interval": history.INTERVAL_SECONDS,
+            "samples": sums.sum_histories([one["samples"] for _, one in found]),
+        }
+
+    return json_answer(await instances.read(call, own, merge))
 
 
 @routes.add("GET /v1/destinations/{name}/delivery/dead-letters", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
@@ -51,44 +76,88 @@ async def list_dead_letters(call: Call) -> Response:
     query = requests.Query(call.query, known=frozenset({"limit"}), strict=False)
     limit = query.integer("limit", lowest=1, highest=dead_letters.MOST, default=dead_letters.USUAL)
     query.check()
-    await _shown(call, name)
-    return json_answer({"deadLetters": await call.services.deliveries.dead_letters(call.project, name, most=limit)})
+
+    async def own() -> Part:
+        await _shown(call, name)
+        return {"deadLetters": await call.services.deliveries.dead_letters(call.project, name, most=limit)}
+
+    def merge(found: Sequence[tuple[str, Part]]) -> Part:
+        letters = [
+            {**letter, "id": f"{letter['id']}{AT}{instance}", "instance": instance}
+            for instance, part in found
+            for letter in part["deadLetters"]
+        ]
+        return {"deadLetters": sorted(letters, key=lambda one: str(one["buriedAt"]))[:limit]}
+
+    return json_answer(await instances.read(call, own, merge, query={"limit": limit}))
 
 
 @routes.add("POST /v1/destinations/{name}/delivery/replay", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def replay(call: Call) -> Response:
     """Queue the dead letters of a destination again, or one of them."""
     name = _name(call)
-    body = await requests.read_object(call, known=("batch",), optional=True)
-    batch = _batch(body)
+    body = await requests.read_object(call, known=("batch",), optional=True, parameters=PARAMETERS)
+    batch, instance = _chosen(call, body)
     body.check()
-    steps = call.services.deliveries.replay(call.project, name, letter=batch)
-    return await _counted(call, name, "replayed", steps, {} if batch is None else {"batch": batch})
+    asked: dict[str, object] = {} if batch is None else {"batch": batch}
+
+    def own() -> Awaitable[Part]:
+        steps = call.services.deliveries.replay(call.project, name, letter=batch)
+        return _counted(call, name, "replayed", steps, asked)
+
+    return json_answer(await instances.act(call, own, _summing("replayed"), instance=instance, body=asked))
 
 
 @routes.add("POST /v1/destinations/{name}/delivery/discard", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def discard(call: Call) -> Response:
     """Discard its queue, its dead letters or one of them, or both."""
     name = _name(call)
-    body = await requests.read_object(call, known=("what", "batch"))
-    what, batch = body.choice("what", WHAT, required=True), _batch(body)
+    body = await requests.read_object(call, known=("what", "batch"), parameters=PARAMETERS)
+    what = body.choice("what", WHAT, required=True)
+    batch, instance = _chosen(call, body)
     if batch is not None and what != DEAD_LETTERS:
         body.mistake("batch", f"is allowed only if `what` is {DEAD_LETTERS}")
     body.check()
     queued, dead = what in (QUEUE, ALL), what in (DEAD_LETTERS, ALL)
-    steps = call.services.deliveries.discard(call.project, name, queued=queued, dead=dead, letter=batch)
-    return await _counted(
-        call, name, "discarded", steps, {"what": what} if batch is None else {"what": what, "batch": batch}
-    )
+    asked: dict[str, object] = {"what": what} if batch is None else {"what": what, "batch": batch}
+
+    def own() -> Awaitable[Part]:
+        steps = call.services.deliveries.discard(call.project, name, queued=queued, dead=dead, letter=batch)
+        return _counted(call, name, "discarded", steps, asked)
+
+    return json_answer(await instances.act(call, own, _summing("discarded"), instance=instance, body=asked))
 
 
 @routes.add("POST /v1/destinations/{name}/delivery/test", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def test(call: Call) -> Response:
     """Send a test record, and answer with the endpoint's answer."""
     name = _name(call)
-    (await requests.read_object(call, known=())).check()
-    await _shown(call, name)
-    return json_answer({"test": await call.services.deliveries.test(call.project, name)})
+    (await requests.read_object(call, known=(), parameters=PARAMETERS)).check()
+
+    async def own() -> Part:
+        await _shown(call, name)
+        return {"test": await call.services.deliveries.test(call.project, name)}
+
+    def merge(found: Sequence[tuple[str, Part]]) -> Part:
+        tests = [{**part["test"], "instance": instance} for instance, part in found]
+        return {"test": min(tests, key=lambda one: bool(one["delivered"]))}
+
+    return json_answer(await instances.act(call, own, merge, instance=instances.instance_of(call)))
+
+
+@routes.add("POST /v1/destinations/{name}/delivery/batches", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
+async def receive(call: Call) -> Response:
+    """Store batches or dead letters of another instance's queue."""
+    name = _name(call)
+    requests.none_known(call.query)
+    held = logs.HeldBytes(call.services.room, call.principal.name, logs.body_length(call, most=moving.MOST_BYTES))
+    try:
+        body = await logs.read_body(call.receive, limit=held.size)
+        auth.again(call)
+        batches, records = await call.services.deliveries.receive(call.project, name, body)
+    finally:
+        held.change(0)
+    return json_answer({"received": {"batches": batches, "records": records}})
 
 
 async def _shown(call: Call, name: str) -> dict[str, Any]:
@@ -107,12 +176,17 @@ def _may_see_answers(call: Call) -> bool:
     return access.permits(call, Permission.HANDLE_DELIVERIES, project=call.project)
 
 
-def _batch(body: Members) -> str | None:
-    """Return the id of the dead letter that a body chooses, or None."""
-    batch = body.text("batch")
-    if batch is not None and dead_letters.ID.fullmatch(batch) is None:
+def _chosen(call: Call, body: Members) -> tuple[str | None, str | None]:
+    """Return the id of the dead letter that a body chooses, and the instance that the id or the query names."""
+    batch, instance = body.text("batch"), instances.instance_of(call)
+    if batch is None:
+        return None, instance
+    letter, _, place = batch.partition(AT)
+    if dead_letters.ID.fullmatch(letter) is None:
         body.mistake("batch", "must be the `id` of a dead letter")
-    return batch
+    elif place and instance not in (None, place):
+        body.mistake("batch", f"is of another instance than {instance}")
+    return letter, place or instance
 
 
 def _name(call: Call) -> str:
@@ -129,7 +203,7 @@ def _name(call: Call) -> str:
 
 async def _counted(
     call: Call, name: str, done: str, steps: AsyncIterator[tuple[int, int]], asked: dict[str, object]
-) -> Response:
+) -> Part:
     """Do the steps, and record the finished ones in the audit even if a later step fails."""
     total = {"batches": 0, "records": 0}
     try:
@@ -138,4 +212,13 @@ async def _counted(
     finally:
         if total["batches"]:
             await audit_events.handled_delivery(call, name, done, {**total, **asked})
-    return json_answer({done: total})
+    return {done: total}
+
+
+def _summing(done: str) -> instances.Merge:
+    """Return a function that sums what several instances did."""
+
+    def merge(found: Sequence[tuple[str, Part]]) -> Part:
+        return {done: {one: sum(part[done][one] for _, part in found) for one in ("batches", "records")}}
+
+    return merge

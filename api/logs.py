@@ -90,7 +90,7 @@ async def take(call: Call) -> Response:
     sender = call.principal.name
     _wait(services.rates.wait(sender, now=monotonic()))
     limits = services.log_limits
-    held = _Held(services.room, sender, _length(call, most=limits.bytes))
+    held = HeldBytes(services.room, sender, body_length(call, most=limits.bytes))
     try:
         body = await read_body(call.receive, limit=held.size)
         if call.caller is not None and call.caller.directory is not call.directory:
@@ -116,7 +116,7 @@ async def take(call: Call) -> Response:
         held.change(0)
 
 
-class _Held:
+class HeldBytes:
     """The bytes of one request in the room for requests in memory."""
 
     def __init__(self, room: IntakeRoom, sender: str, size: int) -> None:
@@ -161,7 +161,7 @@ def _refuse_compressed(body: bytes) -> None:
         raise MalformedRequest(f"The body is no OTLP: it looks like {encoding}; send `Content-Encoding: {encoding}`.")
 
 
-def _length(call: Call, *, most: int) -> int:
+def body_length(call: Call, *, most: int) -> int:
     """Return how many bytes the body may have: as many as it says, else the most. Raises `BadRequest`, `TooLarge`."""
     value = call.named.get(b"content-length")
     return most if value is None else requests.check_length(value, most=most, large=LARGE)

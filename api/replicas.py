@@ -16,10 +16,11 @@ from starlette.types import Message, Receive
 from api import errors, requests, responses
 from api.calls import Call, Caller, Handler
 from api.responses import Content, Empty, Header
+from reconciler.delivery import moving
 from reconciler.model import log_context
 from reconciler.model.clock import rfc3339
 from reconciler.model.error_codes import ErrorCode
-from reconciler.model.principals import LOCAL, SERVICE_KEY, Principal
+from reconciler.model.principals import LOCAL, REPLICA, SERVICE_KEY, Principal
 from reconciler.replicas import tokens
 from reconciler.replicas.peers import SECONDS, Peer, PeerGone, Peers
 from reconciler.replicas.tokens import BadToken, PeerPrincipal
@@ -47,12 +48,15 @@ async def recognise(call: Call) -> None:
         raise _refused(problem.message) from problem
     pieces: list[bytes] = []
     large = "The body is over {} bytes."
-    await requests.receive_each(call.receive, pieces.append, limit=services.max_body_bytes, large=large)
+    await requests.receive_each(
+        call.receive, pieces.append, limit=max(services.max_body_bytes, moving.MOST_BYTES), large=large
+    )
     body = b"".join(pieces)
     if tokens.body_digest(body) != passed.body:
         raise _refused("This is signed for another body.")
     call.passed_on, call.request = passed, passed.request
     call.headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in passed.headers]
+    call.headers.append((b"content-length", b"%d" % len(body)))
     call.named = dict(call.headers)
     call.receive = _replayed(body, call.receive)
     log_context.REQUEST.set(call.request)
@@ -72,6 +76,8 @@ def _refused(sentence: str) -> errors.Unauthenticated:
 async def _principal(call: Call, identity: PeerPrincipal) -> Principal | None:
     """Return the caller as the directory here has it. News of a new key or person may be on its way."""
     services = call.services
+    if identity.name == REPLICA.name:
+        return REPLICA
     if tokens.is_unlisted(identity):
         if identity.name == SERVICE_KEY.name:
             return SERVICE_KEY if services.api_key else None

@@ -166,13 +166,16 @@ class Members:
             raise InvalidBody(self.mistakes)
 
 
-async def read_object(call: Call, *, known: Sequence[str], optional: bool = False) -> Members:
-    """The members of the body of a request without query parameters. If none is known, or `optional`, there may be no
-    body.
+async def read_object(
+    call: Call, *, known: Sequence[str], optional: bool = False, parameters: frozenset[str] = frozenset()
+) -> Members:
+    """The members of the body of a request with no query parameters but these. If none is known, or `optional`, there
+    may be no body.
 
     Raises `BadRequest` for what is no object, and whatever reading a body raises.
     """
-    none_known(call.query)
+    if call.query:
+        Query(call.query, known=parameters, strict=True).check()
     body = await read(call, limit=MAX_BYTES)
     is_needed = bool(known) and not optional
     return object_members(body, known=known) if body or is_needed else Members({}, known=known)

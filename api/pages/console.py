@@ -62,6 +62,7 @@ class View:
         events = call.services.events
         self.position = events.id_of(events.last)  # before anything is read: what changes from now on is an event
         self.unread: list[str] = []  # projects whose delivery is not known yet
+        self.missing: dict[str, str] = {}  # instances whose part of the delivery is missing, and why
         principal = call.principal
         self.projects = [one for one in sorted(call.directory.projects) if principal.role_in(one) is not None]
         self.chosen = query.text("project") or ""

@@ -58,7 +58,9 @@ async def test(call: Call) -> Response:
 async def _shown(view: View, *, tested: Mapping[str, Any] | None) -> Response:
     project, name = view.call.parameters["of"], view.call.parameters["name"]
     about: dict[str, Any] = {"project": project, "name": name}
-    delivery = (await view.api.ask("GET /v1/destinations/{name}/delivery", **about))["delivery"]
+    answer = await view.api.ask("GET /v1/destinations/{name}/delivery", **about)
+    delivery = answer["delivery"]
+    states.note_missing(view, answer)
     hour = await view.api.ask("GET /v1/destinations/{name}/delivery/history", **about)
     query = {"limit": MOST_DEAD}
     dead = await view.api.maybe("GET /v1/destinations/{name}/delivery/dead-letters", query=query, **about)

@@ -69,6 +69,8 @@ def _verdict(
         wrong.append(f"{least}{counted(len(wanting), 'Configuration')} {works}")
     if deliveries:
         wrong.append(f"{counted(len(deliveries), 'destination')} failing, held or with dead letters")
+    if view.missing:
+        wrong.append(f"{counted(len(view.missing), 'instance')} missing")
     if notifications:
         wrong.append(counted(len(notifications), "open notification"))
     if wrong:

@@ -50,6 +50,7 @@ async def show(view: View) -> Response:
         ("Resources that are not stored as committed", await _refused(view, repositories)),
         (WANTING, [_of_resource(one, repositories) for one in wanting]),
         ("Delivery", [problem for one in await states.deliveries(view) for problem in _of_delivery(view, one)]),
+        ("Instances", [Problem("missing", "", name, PagePath.DELIVERY, why) for name, why in view.missing.items()]),
         ("Everything else", [_of_notification(view, one) for one in await states.notifications(view) if _is_new(one)]),
     ]
     return view.page(

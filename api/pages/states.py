@@ -1,5 +1,6 @@
 """The state of a repository, a resource and a delivery in one word, with the reason; as pages of the console say it."""
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from reconciler.model.text import counted
 
 LIVE, BEHIND = "live", "behind"
 MOST_SEARCHED = 200
+MOST_ASKED = 8  # projects at a time
 STARTING = 503  # the status of a delivery that is not up yet
 WANTING = ",".join(state for state in conditions.State if state is not conditions.State.READY)
 
@@ -145,23 +147,35 @@ async def repositories(view: View) -> list[dict[str, Any]]:
 
 async def deliveries(view: View) -> list[dict[str, Any]]:
     """Return the deliveries of the chosen projects, each with its `project`: what needs somebody first, then by age of
-    the oldest record, then by depth. Projects whose Configurations are still being read become `view.unread`.
+    the oldest record, then by depth. Projects whose Configurations are still being read become `view.unread`, instances
+    that did not answer `view.missing`.
     """
-    found = []
-    for project in view.scope:
+    turns = asyncio.Semaphore(MOST_ASKED)
+
+    async def ask(project: str) -> list[dict[str, Any]]:
         try:
-            answer = await view.api.maybe("GET /v1/deliveries", project=project)
+            async with turns:
+                answer = await view.api.maybe("GET /v1/deliveries", project=project) or {}
         except errors.Problem as problem:
             if problem.status != STARTING:
                 raise
-            answer = None
             view.unread.append(project)
-        found += [{**one, "project": project} for one in (answer or {}).get("deliveries", ())]
+            return []
+        note_missing(view, answer)
+        return [{**one, "project": project} for one in answer.get("deliveries", ())]
+
+    # At once, because each waits for another replica that does not answer.
+    found = [one for each in await asyncio.gather(*map(ask, view.scope)) for one in each]
     found.sort(key=lambda one: (one["project"], one["destination"]))
     found.sort(key=lambda one: -one["queue"]["records"])
     found.sort(key=lambda one: one["queue"]["oldest"] or "9")
     found.sort(key=lambda one: one["state"] in FINE and not one["deadLetters"]["batches"])
     return found
+
+
+def note_missing(view: View, answer: Mapping[str, Any]) -> None:
+    """Add the instances whose part is missing in an answer to `view.missing`."""
+    view.missing |= {one["instance"]: one["problem"] for one in answer.get("instances", ()) if one["problem"]}
 
 
 async def notifications(view: View, *, is_open: bool = True) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ GOOD = ("ready", "live", "all is live", "succeeded", "delivers", "rendered", "se
 BAD = (
     *("failed", "refused", "invalid", "forbidden", "error", "conflict", "critical", "damaged", "incomplete"),
     *("down", "unreachable", "unauthorized", "not-rendered", "branch-missing", "path-missing", "mirror-corrupt"),
-    *("unsigned", "unrelated-root", "unsupported-format", "does not deliver", "dead letters"),
+    *("unsigned", "unrelated-root", "unsupported-format", "does not deliver", "dead letters", "missing"),
 )
 WARN = (
     *(

@@ -91,11 +91,13 @@ class Unreachable(Transient):
 
 class RequestParts(TypedDict, total=False):
     """Optional parts of a request. `missing` is the error for a 404: the service's own sentence names paths of the API,
-    not commands.
+    not commands. `data` are bytes in place of a body, `project` is another one than the client's.
     """
 
     query: Mapping[str, str]
     body: Value
+    data: bytes
+    project: str
     missing: str
 
 
@@ -242,6 +244,10 @@ class Client:
         url = "/".join((self.server, "v1", *(quote(part, safe="") for part in path)))
         body = parts.get("body")
         content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        if (data := parts.get("data")) is not None:
+            content, headers = data, {**(headers or {}), "Content-Type": "application/octet-stream"}
+        if project := parts.get("project"):
+            headers = {**(headers or {}), "X-Service-Project": project}
         import httpx2  # noqa: PLC0415 - as above
 
         has_begun = False

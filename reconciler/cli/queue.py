@@ -53,6 +53,7 @@ def _state(delivery: Value) -> str:
 
 COLUMNS = (
     Column("DESTINATION", "destination"),
+    Column("INSTANCE", "instance", optional=True),
     Column("STATE", _state),
     Column("BATCHES", "queue.batches", wide=True),
     Column("RECORDS", "queue.records"),
@@ -82,31 +83,53 @@ def status(service: Client, *, destination: str | None, form: str) -> None:
     whole: Value
     notes: list[str] = []
     if destination is not None:
-        whole = _ask(service, destination).get("delivery")
+        answer = _ask(service, destination)
+        whole = answer.get("delivery")
         found = client.objects([whole])
     else:
-        whole = service.get("deliveries")
+        whole = answer = service.get("deliveries")
         found = client.objects(whole, "deliveries")
         if form in ("table", "wide") and (records := client.number(whole, "unrouted", "records")):
             verb = "was" if records == 1 else "were"
             notes.append(f"{output.counted(records, 'record')} {verb} taken by no Configuration; {SHOW_WHY}")
         if not found:
             notes.append(NONE)
+    parts = [part for one in found for part in _by_instance(one)]
     if form == "json":
         output.write(output.as_json(whole))
     else:
-        tables.write_list("deliveries", found, COLUMNS, form=form)
+        tables.write_list("deliveries", found if form == "yaml" else parts, COLUMNS, form=form)
     now = datetime.now(UTC)
-    trouble = [line for one in found for line in (*_trouble(one, now=now), *_losses(one))]
+    trouble = [line for one in parts for line in (*_trouble(one, now=now), *_losses(one))]
     if form in ("table", "wide") and trouble:
         output.lines(["", *trouble])
+    notes += _missing(answer)
     for note in notes:
         output.note(note)
 
 
+def _by_instance(delivery: dict[str, Value]) -> list[dict[str, Value]]:
+    """Return the delivery of each instance, with its name; the delivery itself on one machine."""
+    parts = client.objects(delivery, "instances")
+    own = [(part, part.get("delivery")) for part in parts]
+    return [{**one, "instance": part.get("instance")} for part, one in own if isinstance(one, dict)] or [delivery]
+
+
+def _missing(answer: Value) -> list[str]:
+    """Return a sentence for each instance whose part is missing in an answer."""
+    told = [(client.text(one, "instance"), client.text(one, "problem")) for one in client.objects(answer, "instances")]
+    return [f"{instance} is missing: {problem}" for instance, problem in told if problem]
+
+
+def _name(delivery: Value) -> str:
+    """Return the destination, with its instance if there are several."""
+    name, instance = client.text(delivery, "destination"), client.text(delivery, "instance")
+    return f"{name} on {instance}" if instance else name
+
+
 def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
     """Yield the service's message about the state, and the last failure unless a success followed."""
-    name, message = client.text(delivery, "destination"), client.text(delivery, "message")
+    name, message = _name(delivery), client.text(delivery, "message")
 
     def named(sentence: str) -> str:
         return sentence if sentence.startswith(f"The destination {name} ") else f"{name}: {sentence}"
@@ -134,7 +157,7 @@ def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
 
 def _losses(delivery: Value) -> Iterator[str]:
     """Yield sentences about damaged files, and about lost and dropped records."""
-    name = client.text(delivery, "destination")
+    name = _name(delivery)
     for count, sentence in (
         (client.number(delivery, "queue", "quarantined"), QUARANTINED),
         (client.number(delivery, "queue", "lost"), LOST),
@@ -160,15 +183,25 @@ def _ask(service: Client, destination: str, action: str = "", body: Value = None
 @queue.command()
 @click.argument("destination")
 @connected
-def replay(service: Client, *, destination: str) -> None:
+def replay(service: Client, *, destination: str) -> int:
     """Queue the dead letters of DESTINATION again, the oldest first."""
-    replayed = _ask(service, destination, "replay").get("replayed")
+    answer = _ask(service, destination, "replay")
+    replayed = answer.get("replayed")
     if batches := client.number(replayed, "batches"):
         records = output.counted(client.number(replayed, "records"), "record")
         said = f"{output.counted(batches, 'dead letter')} ({records}) queued again"
     else:
         said = "nothing is queued again: there are no dead letters, or no room in the queue"
     output.line(f"{destination}: {said}")
+    return _ended(answer)
+
+
+def _ended(answer: Value) -> int:
+    """Tell which instances did nothing, and return the exit code."""
+    missing = _missing(answer)
+    for sentence in missing:
+        output.note(f"error: {sentence}")
+    return exits.ERROR if missing else exits.OK
 
 
 @queue.command()
@@ -178,7 +211,7 @@ def replay(service: Client, *, destination: str) -> None:
 @click.option("--all", "what", flag_value=ALL, help="Both.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @connected
-def discard(service: Client, *, destination: str, what: str | None, yes: bool) -> None:
+def discard(service: Client, *, destination: str, what: str | None, yes: bool) -> int:
     """Delete records that were not delivered to DESTINATION. They cannot be restored.
 
     Batches in flight are not discarded.
@@ -195,9 +228,11 @@ def discard(service: Client, *, destination: str, what: str | None, yes: bool) -
         )
         question = f"Discard {about} of {destination}, for good?"
         output.confirm(question, otherwise="there is no terminal for an answer; give --yes")
-    gone = _ask(service, destination, "discard", {"what": what}).get("discarded")
+    answer = _ask(service, destination, "discard", {"what": what})
+    gone = answer.get("discarded")
     batches = output.counted(client.number(gone, "batches"), "batch", "batches")
     output.line(f"{destination}: {batches} ({output.counted(client.number(gone, 'records'), 'record')}) discarded")
+    return _ended(answer)
 
 
 @click.command("send-test")
@@ -208,14 +243,40 @@ def send_test(service: Client, *, destination: str) -> int:
 
     Ends with 0 if the record was delivered, otherwise with 1, and says the likely cause. For admins.
     """
-    test = _ask(service, destination, "test").get("test")
+    tested = _ask(service, destination, "test")
+    test, instance = tested.get("test"), client.text(tested, "test", "instance")
     is_delivered = client.at(test, "delivered") is True
     answered = f"answered {client.text(test, 'status')}" if client.text(test, "status") else "no answer"
     told = f"{'delivered' if is_delivered else 'not delivered'}; {answered}{output.took(client.at(test, 'seconds'))}"
     # The service's sentence, then the endpoint's answer, indented.
     answer = [f"  {line}" for line in client.lines(test, "answer")]
-    output.lines([f"{destination}: {told}", *filter(None, [client.text(test, "message")]), *answer])
-    return exits.OK if is_delivered else exits.ERROR
+    name = f"{destination} on {instance}" if instance else destination
+    output.lines([f"{name}: {told}", *filter(None, [client.text(test, "message")]), *answer])
+    code = _ended(tested)
+    return code if is_delivered else exits.ERROR
+
+
+@queue.command()
+@click.argument("destination", required=False)
+@click.option(
+    "--from",
+    "state",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The `stateDir` of a service that does not run.",
+)
+@click.option("--to", "target", required=True, help="The URL of a running service that takes the records.")
+@connected
+def move(service: Client, *, destination: str | None, state: Path, target: str) -> int:
+    """Move queued records and dead letters, of DESTINATION or of all, to another instance.
+
+    It has each part on its disk before the part leaves this one. After an interruption, run it again. For admins.
+    """
+    from reconciler.cli import queue_move  # noqa: PLC0415 - it imports much
+
+    service.server = target.rstrip("/")
+    service.sign_in()
+    return queue_move.move(service, state, destination)
 
 
 # `reconciler queue peek`.

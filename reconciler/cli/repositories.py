@@ -48,6 +48,7 @@ COLUMNS = (
     Column("STATE", "state"),
     Column("COMMIT", commit("commit")),
     Column("HEAD", _ahead, optional=True),
+    Column("HOLDER", "holder", optional=True),
     Column("LAST RUN", _last_run),
     Column("OUTCOME", lambda repository: runs.outcome(client.at(repository, "lastRun"))),
     Column("COUNTS", lambda repository: runs.counts(client.at(repository, "lastRun"))),

@@ -95,6 +95,11 @@ class Delivery(Protocol):
     ) -> AsyncIterator[tuple[int, int]]:
         """Delete queued batches or dead letters, or the dead letter with an id. Yields and raises as `replay` does."""
 
+    async def receive(self, project: str, name: str, segment: bytes) -> tuple[int, int]:
+        """Store batches or dead letters of another instance's queue (`moving`), and return how many batches and records
+        are new here. When it returns, all are on disk. Raises QueueFull, NotTaken, RequestTooLarge, MalformedRequest.
+        """
+
     async def test(self, project: str, name: str) -> dict[str, Any]:
         """Send a test record once, without the queue, and return the outcome. Raises UnknownDestination."""
 

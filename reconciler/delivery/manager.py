@@ -11,26 +11,30 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from reconciler.delivery import dead_letters, history, lanes, status
+from reconciler.delivery import dead_letters, history, lanes, moving, status
 from reconciler.delivery.contract import ALL, Behind, QueueFull, TakenRecords, UnknownDestination
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.history import DeliveryHistory
-from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake, Matcher, RequestSplit, split_request
+from reconciler.delivery.intake import READING, STOPPING, UNREAD_SECONDS, Intake, Matcher, RequestSplit, split_request
 from reconciler.delivery.lanes import DrainingLanes, Lane, OrphanedQueues
+from reconciler.delivery.moving import MovedCounts, MovedFrames, Receiving
 from reconciler.delivery.otlp.models import Logs
 from reconciler.delivery.queue.contract import Queue, QueueFault
+from reconciler.delivery.queue.disk import DiskQueue
 from reconciler.delivery.queue.memory import MemoryQueue
-from reconciler.delivery.queue.queues import FoundIdentity, Queues
+from reconciler.delivery.queue.queues import UNLIMITED, FoundIdentity, Queues
 from reconciler.delivery.reporting import DeliveryCounts
 from reconciler.delivery.status import DeliveryFigures
-from reconciler.model.routes import Destination, Route, Routes
+from reconciler.model.routes import Destination, Route, Routes, Storage, Sync
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
 
 MEMORY_BYTES = 64 << 20  # of one queue in memory
+MOVED = "moved"  # the folder of queues that other instances handed over, of destinations without a queue on disk
 TOLD = 10  # queues that cannot be opened, in one line of the log
 SLICE = 100  # destinations that are sampled without a pause, which takes 2 ms
 
@@ -40,6 +44,8 @@ WANTED = (
     "A Configuration that wants these records cannot deliver by its present version; status.delivery says what to "
     "correct. Keep the records and send them again."
 )
+
+HANDED_OVER = "Of the queue of %s in the project %s, another instance has %s now; %d records are left here."
 
 UNKNOWN = (
     "There is no such destination that log records are delivered to; status.delivery of the project's Configurations "
@@ -90,6 +96,7 @@ class Manager:
         self._past = DeliveryCounts()
         self._history = DeliveryHistory(now=time.monotonic())
         self._remnants = OrphanedQueues(queues, dead_bytes=dead_bytes)
+        self._receiving = Receiving()
         self._changing = asyncio.Lock()
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
 
@@ -366,6 +373,50 @@ class Manager:
         if destination is None:
             raise UnknownDestination(UNKNOWN)
         return self._make(project, destination, None)
+
+    async def receive(self, project: str, name: str, segment: bytes) -> tuple[int, int]:
+        """See the contract."""
+        moved = moving.decode_moved(segment)
+        if project not in self._followed:
+            raise self._not_read(project)
+        async with self._changing:
+            if self._intake.is_stopping:
+                raise QueueFull(STOPPING, seconds=UNREAD_SECONDS)
+            queue = self._disk_queue(project, name) or await self._queue_for_moved(project, name)
+            written = self._receiving.take(queue, name, moved)  # at once: an empty lane that drains may be ended
+        new = await written
+        return new.batches, new.records
+
+    def _disk_queue(self, project: str, name: str) -> DiskQueue | None:
+        """Return the queue on disk of a destination, of several the accepting one."""
+        queues = [lane.queue for lane in self._present(project, name)]
+        return next((queue for queue in queues if isinstance(queue, DiskQueue)), None)
+
+    async def _queue_for_moved(self, project: str, name: str) -> DiskQueue:
+        """Make a lane that drains, for moved records of a destination without a queue on disk. If there is no such
+        destination, they wait for it as in every orphaned queue.
+        """
+        place = lanes.disk_place(MOVED)
+        await self._leaving.until_ended(project, name, place)
+        destination = await self._look_up(project, name)
+        storage = Storage(directory=MOVED, max_bytes=UNLIMITED, sync=Sync.COMMIT)
+        queue = await self._queues.open(
+            project=project, name=name, storage=storage, max_batches=UNLIMITED, dead_bytes=self._dead_bytes
+        )
+        self._leaving.add(self._lane(project, name, place=place, destination=destination, queue=queue))
+        return queue
+
+    async def hand_over(self, send: Callable[[str, str, MovedFrames], Awaitable[None]]) -> None:
+        """Move what the queues on disk hold to another instance, after `drain`. `send` gets the project, the
+        destination and frames. Raises what it does.
+        """
+        for lane in self._everyone():
+            if isinstance(lane.queue, DiskQueue) and lane.records:
+                counts = MovedCounts()
+                try:
+                    await moving.move(lane.queue, partial(send, lane.project, lane.name), counts)
+                finally:
+                    log.info(HANDED_OVER, lane.name, lane.project, counts.told, lane.records)
 
     async def expire(self, *, before: int) -> None:
         """Delete dead letters that are too old or too many."""

@@ -170,7 +170,10 @@ SERVICE_KEY = Principal(name="key:SERVICE_API_KEY", organization_admin=True)
 LOCAL = Principal(name="user:local", organization_admin=True)
 """The caller if `auth.type` is `none`: the one person of a machine of their own."""
 
-UNLISTED = (SERVICE_KEY, LOCAL)
+REPLICA = Principal(name="service:replica", everywhere=Role.ADMIN, scopes=OF_PEOPLE)
+"""A replica that asks another one for itself, and for no client: only their own tokens name it."""
+
+UNLISTED = (SERVICE_KEY, LOCAL, REPLICA)
 """Principals in no directory: the start of the service decides if they exist."""
 
 

@@ -6,7 +6,7 @@ The operator sets these addresses, and replicas are often in one private network
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 
 import aiohttp
@@ -32,12 +32,16 @@ class CalledPeers:
         *,
         signing: PeerTokens,
         others: Callable[[], Sequence[Peer]],
+        known: Callable[[], Iterable[str]] = tuple,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`others` returns the living replicas. `tls` trusts the system's authorities without a context."""
+        """`others` returns the living replicas, `known` the names of all that did not leave. `tls` trusts the system's
+        authorities without a context.
+        """
         self._name = name
         self._signing = signing
         self._others = others
+        self._known = known
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=CONNECTIONS, keepalive_timeout=KEPT_SECONDS, ssl=True if tls is None else tls
@@ -68,6 +72,11 @@ class CalledPeers:
     def others(self) -> list[Peer]:
         """Return the other living replicas that can be called, by name."""
         return sorted(one for one in self._others() if one.url and one.name != self._name)
+
+    def missing(self) -> list[str]:
+        """As `Peers.missing`."""
+        living = {one.name for one in self._others() if one.url}
+        return sorted({*self._known(), *(one.name for one in self._others())} - living - {self._name})
 
     async def call(
         self,

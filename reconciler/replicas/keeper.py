@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from reconciler.model.errors import ReconcilerError
@@ -102,6 +103,7 @@ class _Heard:
     """The answers of the database."""
 
     beat: Beat = field(default_factory=lambda: Beat((), ()))
+    ages: Mapping[str, timedelta] = field(default_factory=dict)  # since the last beat of each replica
     until: float = 0.0  # of the leases, on the clock of this replica
     last: float | None = None  # when the last answered beat began
     fault: str = ""
@@ -173,6 +175,10 @@ class LeaseKeeper:
         """Return the replicas that lived at the last beat, as they are called."""
         return [Peer(one.name, one.url, one.process) for one in self.living]
 
+    def known(self) -> Collection[str]:
+        """Return the replicas that have not left, living or not."""
+        return self._heard.ages.keys()
+
     # Beats
 
     async def keep(self) -> None:
@@ -204,6 +210,7 @@ class LeaseKeeper:
         beat = await self._leases.beat(self._me)
         before, heard = self._heard.last, self._heard
         heard.beat, heard.until, heard.last = beat, began + LEASE_SECONDS, began
+        heard.ages = await self._leases.ages()
         mine = {one.repository: Lease(one.repository, one.number) for one in beat.held if one.holder == self.name}
         heard.giving &= mine.keys()
         # When the database was away for a while, the leases of all have ended. Their holders come back, too.

@@ -46,6 +46,11 @@ class Peers(Protocol):
     def others(self) -> list[Peer]:
         """Return the other living replicas that have a `replica.url`, by name."""
 
+    def missing(self) -> list[str]:
+        """Return the names of replicas that cannot be called although they did not leave: they ended without a stop, or
+        have no `replica.url`.
+        """
+
     async def call(
         self,
         peer: Peer,

@@ -24,7 +24,7 @@ from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging
 from reconciler.reconcile.runs import Trigger
 from reconciler.replicas.work import ALONE, Work
-from reconciler.server import following, parts, process, serving, sign_in
+from reconciler.server import following, handing_over, parts, process, serving, sign_in
 from reconciler.server.parts import Parts, Running, StartPlan
 from reconciler.server.process import ShutdownDeadline
 from reconciler.settings import loading
@@ -66,7 +66,8 @@ def start(plan: StartPlan) -> None:
     """
     _allow_open_files()
     os.umask(UMASK)  # whatever is made, by programs that are started too, is for its owner alone
-    bound = ShutdownDeadline(seconds=plan.settings.delivery.drain_timeout + END_SECONDS)
+    delivery = plan.settings.delivery
+    bound = ShutdownDeadline(seconds=delivery.drain_timeout * (1 + delivery.hand_over) + END_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(plan, bound))
 
@@ -105,6 +106,14 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
                         bound.waits("the records under way", partial(built.delivery.manager.drain, seconds=drain)),
                         bound.waits("the provider", partial(_leave_provider, services)),
                     )
+                    if settings.delivery.hand_over and services.peers is not None:
+                        handing = partial(
+                            handing_over.hand_over,
+                            built.delivery.manager,
+                            services.peers,
+                            seconds=drain,
+                        )
+                        await bound.waits("the queues that are handed over", handing)
     log.info("Stopped.")
 
 

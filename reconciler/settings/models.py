@@ -287,6 +287,9 @@ class Delivery(Topic):
     max_request_records: scalars.PositiveCount = setting(100_000, "Log records of one request.")
     records_per_second: scalars.Rate = setting(1_000_000, "Log records per second and sender.")
     drain_timeout: scalars.Duration = setting(5.0, "Time that a stop waits for deliveries in flight.")
+    hand_over: scalars.Boolean = setting(
+        False, "A stop hands queues on disk over to other replicas, in `drainTimeout` again. Off: `false`, they stay."
+    )
     free_bytes: scalars.DiskBytes = setting(256 << 20, "Free disk space below which log records are refused.")
     dead_letters: DeadLetters = setting(DeadLetters(), "What could not be delivered and is kept.")
     egress: Egress = setting(Egress(), "Where deliveries may go.")

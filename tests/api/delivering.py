@@ -135,6 +135,12 @@ class Kept:
         yield 1, 10
         yield 2, 30
 
+    async def receive(self, project: str, name: str, segment: bytes) -> tuple[int, int]:
+        self.done.append(("receive", project, name, segment))
+        if self.fault is not None:
+            raise self.fault
+        return 1, 10
+
     async def test(self, project: str, name: str) -> dict[str, Any]:
         self._check(name)
         self.done.append(("test", project, name))

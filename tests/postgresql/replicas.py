@@ -45,10 +45,10 @@ class Replicas:
         return [one for one in self.every.values() if hasattr(one, "process") and one.process.poll() is None]
 
     def holders(self, *, asked: str | None = None) -> dict[str, str | None]:
-        """The holder of each repository, as one of them says."""
+        """The holder of each repository, as one of them says; none while it answers with an error."""
         asking = self.living()[0] if asked is None else self[asked]
-        found = asking.get("/v1/repositories").body["repositories"]
-        return {str(one["name"]): one["holder"] for one in found}
+        answer = asking.get("/v1/repositories")
+        return {str(one["name"]): one["holder"] for one in answer.body["repositories"]} if answer.status == 200 else {}
 
     def settled(self, *names: str, without: str = "") -> dict[str, str]:
         """The holders, once each repository has one, all of these replicas have some, and all say the same."""

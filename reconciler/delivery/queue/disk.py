@@ -9,7 +9,7 @@ dead letters: a crash between the two makes two of it.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,6 +185,15 @@ AGAIN_SECONDS = 1.0  # after reading met a fault of the program
 SMALLEST_ROLL = 64 << 10
 ROLLS = 16  # segments of a full queue, at least: space comes back in such parts
 MOST_BYTES = segments.MOST_BYTES - (64 << 10)  # of a batch, which fits in a dead letter then
+
+
+class WholeLetter(NamedTuple):
+    """A dead letter with all of its bytes. `buried_at` is Unix milliseconds."""
+
+    number: int
+    records: int
+    buried_at: int
+    letter: DeadLetterFrame
 
 
 class QueueLimits(NamedTuple):
@@ -392,6 +401,34 @@ class DiskQueue(QueueLine[QueueEntry]):
         if too_large and not outages_only:  # those of an outage are replayed often, and nobody reads the answer
             log.warning(NEVER_FIT, self._dead.journal.folder, counted(too_large, "letter"))
         return len(done), sum(done)
+
+    async def hand_letters(self, give: Callable[[Sequence[WholeLetter]], Awaitable[None]]) -> None:
+        """Hand over all dead letters, oldest first, some at a time: they leave when `give` returned. Raises what it
+        does. Nobody else changes dead letters meanwhile.
+        """
+        async with self._dead.change(limit=None) as done:
+            waiting: list[QueueEntry] = []
+            given: list[WholeLetter] = []
+
+            async def leave() -> None:
+                if given:
+                    await give(given)
+                self._dead.journal.acknowledge(waiting)
+                done.extend(entry.records for entry in waiting)
+                waiting.clear()
+                given.clear()
+
+            async for entry, letter in self._dead.letters(number=None):
+                if not self._dead.is_moving(entry):
+                    waiting.append(entry)
+                    given.append(WholeLetter(entry.number, entry.records, entry.taken_at, letter))
+                if len(waiting) >= ROUND_BATCHES or sum(one.size for one in waiting) >= ROUND_BYTES:
+                    await leave()
+            await leave()
+
+    def take_letter(self, letter: DeadLetterFrame, *, records: int) -> asyncio.Future[None] | None:
+        """Take a dead letter of another queue, as `bury_unqueued` does."""
+        return self.bury_unqueued([letter.payload], letter.obituary, records=records, at=letter.taken_at)
 
     async def discard(self, *, queued: bool, dead: bool, number: int | None = None) -> tuple[int, int]:
         """See the contract."""
