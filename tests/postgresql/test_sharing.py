@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -55,6 +56,10 @@ def asked_with(replica: Replica, key: str, path: str = "/v1/resources/Destinatio
     return replica.ask("GET", path, None, {"Authorization": f"Bearer {key}"})
 
 
+def _is_refused(replica: Replica, key: str) -> bool | None:
+    return asked_with(replica, key).status == 401 or None
+
+
 def sign_in(replica: Replica) -> str:
     """The cookie of a new session."""
     form = urlencode({"name": "una", "password": PASSWORD, "back": "/"}).encode()
@@ -83,7 +88,7 @@ def test_a_key_that_one_made_opens_the_other_at_once_and_is_removed_everywhere(p
         assert pair.two.delete(f"/v1/api-keys/{made}").status in (200, 204)
         assert asked_with(pair.two, key).status == 401
         removed = time.monotonic()
-        until(lambda key=key: asked_with(pair.one, key).status == 401 or None, "it is removed", seconds=REMOVED_SECONDS)
+        until(partial(_is_refused, pair.one, key), "it is removed", seconds=REMOVED_SECONDS)
         assert time.monotonic() - removed < REMOVED_SECONDS
 
 
