@@ -159,7 +159,7 @@ async def build_parts(
             listeners=listeners,
             secrets=sources,
             holder=holder,
-            leases=None if replica is None else replica.replication.leases,
+            leases=None if kept.replication is None else kept.replication.leases,
         )
         services = _services(
             settings,
@@ -283,6 +283,7 @@ def _services(
         samples=metrics.samples,
         following=metrics.following,
         contact=metrics.contact,
+        cache=None if replica is None else replica.cache,
     )
 
 

@@ -16,6 +16,7 @@ from reconciler.auth.accounts import Accounts
 from reconciler.auth.sessions import Sessions
 from reconciler.model.errors import Refused
 from reconciler.replicas import tokens
+from reconciler.replicas.cache import ResourceCache
 from reconciler.replicas.calling import CalledPeers
 from reconciler.replicas.contact import Contact
 from reconciler.replicas.following import Following
@@ -40,7 +41,7 @@ class ReplicaParts:
     replication: Replication
     contact: Contact
     following: Following
-
+    cache: ResourceCache
     keeper: LeaseKeeper
     peers: CalledPeers
     tokens: PeerTokens
@@ -59,7 +60,7 @@ class ReplicaParts:
         tls = await asyncio.to_thread(_trusted, settings)
         async with CalledPeers(name, signing=signing, others=keeper.peers, known=keeper.known, tls=tls) as peers:
             try:
-                yield cls(replication, contact, following, keeper, peers, signing)
+                yield cls(replication, contact, following, ResourceCache(store), keeper, peers, signing)
             finally:
                 await replication.leases.close()
 
@@ -77,6 +78,7 @@ class ReplicaParts:
         following.subscribe(NoticeKind.KEY_USES, partial(_hear_uses, services.accounts))
         services.accounts.tell_uses = self._tell_uses
         following.subscribe(NoticeKind.HINT, partial(_hear_hint, services))
+        following.reload_with(self.cache.clear)
         following.reload_with(services.accounts.reload)
         following.reload_with(services.sessions.load)
         following.reload_with(services.repositories.recall)

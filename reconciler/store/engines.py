@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from reconciler.model.audit_chain import ChainHead
     from reconciler.store.audit import VerifiedChain
     from reconciler.store.estates import StoredEstate
-    from reconciler.store.files import DatabasePlaces
+    from reconciler.store.files import DatabasePlaces, Watch
+    from reconciler.store.records import DamagedVersion
 
 
 class OpenedStore(NamedTuple):
@@ -67,6 +68,7 @@ async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
     try:
         worker_connection = await asyncio.to_thread(rights.settle, url, worker_url)
         operations = PostgresqlOperations(url, tell_replicas=store.notices.write)
+        store.notices.also_lose(operations.connections)
         replication = Replication(store.notices, PostgresqlLeases(url))
         return OpenedStore(store, operations, replication, worker_connection=worker_connection)
     except BaseException:
@@ -95,13 +97,24 @@ def role_report(worker_url: str, *, service_url: str) -> RoleReport:
     return rights.role_report(worker_url, service_url=service_url)
 
 
-def verify_audit(url: str, *, known: "ChainHead | None", since: str) -> "VerifiedChain":
-    """As `audit.verify`, of a store on PostgreSQL. Raises BrokenChain, Refused, StoreFault."""
-    from reconciler.store import audit
-    from reconciler.store.postgresql.connection import PostgresqlConnection
+def verify_audit(url: str, *, known: "ChainHead | None", since: str | None) -> "tuple[VerifiedChain, str]":
+    """Verify the audit of a store on a server, as `audit.verify` does, and return the place of the store too.
 
-    with closing(PostgresqlConnection(url)) as connection, connection.faults("read"):
-        return audit.verify_chain(connection, known=known, since=since)
+    Raises BrokenChain, Refused, StoreFault.
+    """
+    from reconciler.store.postgresql import estate
+
+    return estate.verify_audit(url, known=known, since=since)
+
+
+def damaged_versions(url: str, *, watch: "Watch") -> "list[DamagedVersion]":
+    """Return every version of a store on a server that does not match its checksum.
+
+    Raises Refused when the time is up, StoreFault.
+    """
+    from reconciler.store.postgresql import estate
+
+    return estate.damaged_versions(url, watch=watch)
 
 
 def stored_estate(place: "DatabasePlaces | str") -> "StoredEstate":

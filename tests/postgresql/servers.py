@@ -9,6 +9,7 @@ It writes durably (`fsync`), listens on a socket in its own folder, and with `tc
 run as root: then an ordinary user runs it, in a folder that this user owns.
 """
 
+import contextlib
 import functools
 import os
 import pwd
@@ -131,6 +132,15 @@ class Server:
         self.stop(mode)
         self.start()
 
+    def signal(self, number: int) -> None:
+        """Send a signal to all of its processes, SIGSTOP for instance."""
+        assert self._process is not None
+        main = self._process.pid  # each session has a process of its own, outside of its group
+        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        for one in (main, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, number)
+
     def kill(self) -> None:
         """Kill all of its processes at once."""
         assert self._process is not None
@@ -164,6 +174,11 @@ class Server:
         """Remove a database, and end the sessions in it."""
         with self.admin() as connection:
             connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL to its end."""
+        command = [self._programs.path(program), *arguments]
+        subprocess.run(command, env=self._programs.environment, timeout=START_SECONDS, check=True)
 
     def admin(self, database: str = "postgres") -> psycopg.Connection[tuple[Any, ...]]:
         """A connection of the superuser, outside of transactions."""

@@ -51,12 +51,18 @@ class PostgresqlNotices:
         self.is_lost = False
         self._url = url
         self._connections = connections
+        self._losing = [connections]
         self._last = last
+        self._is_doubtful = False
         self._woken = asyncio.Event()
         self._asked: asyncio.TimerHandle | None = None
         self._asked_at = 0.0  # of the last question
         # Replicas that are started together do not remove together.
         self._forget_at = monotonic() + FORGET_SECONDS * int.from_bytes(os.urandom(2)) / 0xFFFF
+
+    def also_lose(self, connections: Connections) -> None:
+        """Have these fail, too, while the server does not answer."""
+        self._losing.append(connections)
 
     def write(self, connection: Connection, kind: str, body: Callable[[], msgspec.Struct]) -> None:
         """Write a notice at the end of a transaction. Raises errors of the engine."""
@@ -68,6 +74,13 @@ class PostgresqlNotices:
                 self.write(writer, kind, lambda: body)
 
         await asyncio.to_thread(write)
+
+    def doubt(self) -> None:
+        """Hear of the changes of this process as of another's from now on, and have everything read again: the outcome
+        of one is unknown. Its notice may have come already, or come much later. Safe for threads.
+        """
+        self.writer = os.urandom(WRITER_BYTES).hex()
+        self._is_doubtful = True
 
     def ask(self) -> None:
         if self._asked is None:
@@ -84,7 +97,7 @@ class PostgresqlNotices:
             while True:
                 self._woken.clear()
                 self._asked_at = monotonic()
-                is_new = listener is None
+                is_new, is_doubtful = listener is None, self._is_doubtful
                 try:
                     listener = listener or await self._connect()
                     heard = await in_time(listener, self._read(listener))
@@ -97,6 +110,9 @@ class PostgresqlNotices:
                         self._lose(fault)
                         await asyncio.sleep(PAUSE_SECONDS)
                     continue
+                if is_doubtful:
+                    self._is_doubtful = False
+                    heard = heard._replace(missed=True)
                 self._find()
                 yield heard
                 if len(heard.notices) < PAGE:
@@ -114,7 +130,11 @@ class PostgresqlNotices:
             application_name="reconciler notices",
         )
         listener.add_notify_handler(lambda _: self._woken.set())
-        await in_time(listener, listener.execute(LISTEN))
+        try:
+            await in_time(listener, listener.execute(LISTEN))
+        except BaseException:
+            await listener.close()
+            raise
         return listener
 
     async def _read(self, listener: Listener) -> Heard:
@@ -158,13 +178,15 @@ class PostgresqlNotices:
         if not self.is_lost:
             log.warning("The database does not answer this replica: %s", " ".join(str(fault).split()))
         self.is_lost = True
-        self._connections.lose()
+        for connections in self._losing:
+            connections.lose()
 
     def _find(self) -> None:
         if self.is_lost:
             log.warning("The database answers again.")
         self.is_lost = False
-        self._connections.find()
+        for connections in self._losing:
+            connections.find()
 
 
 async def in_time(listener: Listener, work: Awaitable[T]) -> T:
@@ -179,8 +201,8 @@ async def in_time(listener: Listener, work: Awaitable[T]) -> T:
         if is_late:
             _shut_down(listener)
             await asyncio.wait({task})
+            task.exception()  # it says that the connection was ended
     if is_late:
-        task.exception()  # it says that the connection was ended
         raise TimeoutError(f"no answer for {ANSWER_SECONDS:.0f} seconds")
     return task.result()
 
