@@ -201,8 +201,8 @@ async def in_time(listener: Listener, work: Awaitable[T]) -> T:
         if is_late:
             _shut_down(listener)
             await asyncio.wait({task})
+            task.exception()  # it says that the connection was ended
     if is_late:
-        task.exception()  # it says that the connection was ended
         raise TimeoutError(f"no answer for {ANSWER_SECONDS:.0f} seconds")
     return task.result()
 
