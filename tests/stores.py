@@ -18,9 +18,11 @@ from typing import Any
 import psycopg
 
 from reconciler.store import engines
+from reconciler.store.contract import Store
 from reconciler.store.engines import OpenedStore
-from reconciler.worker.client import WorkerClient
+from tests.postgresql.engine import PostgresqlEngine
 from tests.postgresql.servers import Database, Server
+from tests.store.engines import SqliteEngine
 
 IS_POSTGRESQL = os.environ.get("TEST_STORE") == "postgresql"
 
@@ -61,11 +63,17 @@ async def opened(state: Path) -> OpenedStore:
     return await engines.open_store(made.url, state, worker_url=made.worker_url)
 
 
-def worker(store: OpenedStore, mirrors: Path) -> WorkerClient:
-    """Return a worker for an open store: as tests use it on SQLite, it is granted everything."""
+def worker_options(store: OpenedStore, mirrors: Path) -> dict[str, Any]:
+    """Arguments of a `WorkerClient` for an open store: as tests use it on SQLite, it is granted everything."""
     if not store.worker_connection:
-        return WorkerClient()
-    return WorkerClient(granted=(store.store.address, str(mirrors)), connection=store.worker_connection)
+        return {}
+    return {"granted": (store.store.address, str(mirrors)), "connection": store.worker_connection}
+
+
+def failing(state: Path, store: Store) -> contextlib.AbstractContextManager[None]:
+    """While it lasts, the store of a state directory takes nothing that this process writes."""
+    made = database(state)
+    return SqliteEngine(state).failing(store) if made is None else PostgresqlEngine(made).failing(store)
 
 
 @contextlib.contextmanager
@@ -118,6 +126,13 @@ class Statements:
 
     def __init__(self, connection: "sqlite3.Connection | psycopg.Connection[Any]") -> None:
         self._connection = connection
+
+    def count_revision(self) -> None:
+        """Count one change of the store."""
+        if isinstance(self._connection, sqlite3.Connection):
+            self.execute("update fact set value = value + 1 where key = 'revision'")
+        else:
+            self.execute("update fact set number = number + 1 where key = 'revision'")
 
     def execute(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
         """Run one; return its rows."""
