@@ -169,7 +169,7 @@ class Faults:
             elif self.cluster.server is not None:
                 self.cluster.server.restart("immediate" if self.done["restart"] % 2 else "fast")
             self.done[due.kind] += 1
-        while self._stopped:
+        while self._stopped or time.monotonic() < begun + self.plan.seconds:
             self._continue()
             time.sleep(STEP_SECONDS)
 

@@ -11,7 +11,6 @@ import contextlib
 import functools
 import http.client
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -88,7 +87,6 @@ class Cluster:
         self._make = make
         self.balancer = balancer
         self.server = server
-        self._own = threading.local()
 
     @property
     def web_url(self) -> str:
@@ -96,11 +94,12 @@ class Cluster:
         return web_url(self.balancer.port)
 
     def ask(self, method: str, path: str, body: bytes | None = None, *, project: str | None = None) -> Answer:
-        """One request through nginx, with the operator's key, on the connection of the calling thread."""
-        caller: Caller | None = getattr(self._own, "caller", None)
-        if caller is None:
-            caller = self._own.caller = Caller(self.balancer.port)
-        return caller.ask(method, path, body, project=project)
+        """One request through nginx, with the operator's key, on a connection of its own."""
+        caller = Caller(self.balancer.port)
+        try:
+            return caller.ask(method, path, body, project=project)
+        finally:
+            caller.close()
 
     def post(self, path: str, body: object, *, project: str | None = None) -> Answer:
         """POST a value as JSON through nginx."""
