@@ -7,7 +7,7 @@ import contextlib
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests import daemons
@@ -137,13 +137,10 @@ def _revoked(cluster: Cluster, callers: Sequence[Caller], number: int) -> list[f
     assert made.status == 201, made.status
     headers = {"Authorization": f"Bearer {made.body['apiKey']['key']}"}
 
-    def statuses(headers: Mapping[str, str] = headers) -> list[int]:
+    def statuses() -> list[int]:
         return [one.ask("GET", "/v1/me", headers=headers).status for one in callers]
 
-    def is_known(ask: Callable[[], list[int]] = statuses) -> bool:
-        return set(ask()) == {200}
-
-    daemons.until(is_known, "each replica knows the key")
+    daemons.until(lambda: set(statuses()) == {200}, "each replica knows the key")
     removed = callers[number % len(callers)].ask("DELETE", f"/v1/api-keys/{made.body['apiKey']['id']}")
     begun = time.monotonic()
     assert removed.status == 204, removed
