@@ -21,6 +21,7 @@ pytestmark = pytest.mark.providers
 
 REPOSITORIES = 3
 MIXED_SECONDS = 30.0
+REFUSED = 8  # requests at most, for each replica that is replaced
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,8 @@ def test_replicas_are_replaced_one_after_the_other_and_nobody_notices(
         chaos_checks.check_audit(report, cluster)
     print(report.table())
     assert report.wrong == [], report.table()
-    failed = {key: count for key, count in loads.answers().items() if key[1] == 0 or key[1] >= 500}
-    # A write whose connection ended with its replica: nginx does not send it again, its client does.
-    assert {method for method, _ in failed} <= {"POST"}, report.table()
-    assert sum(failed.values()) <= 4 * 3, report.table()
+    # A write of a connection that ends with its replica, and records before a replica knows its routes: nginx does not
+    # send them again, their clients do.
+    failed = loads.failed()
+    assert {method for method, _, _ in failed} <= {"POST"}, report.table()
+    assert failed.total() <= REFUSED * 4, report.table()
