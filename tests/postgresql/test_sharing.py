@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+import psycopg
 import pytest
 
 from tests import daemons
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.providers
 REMOVED_SECONDS = 2.0
 PASSWORD = "canary-password-of-una-0123456789"
 ROUNDS = 15
+STOPPED_SECONDS = 4.0  # longer than what counts as contact
 
 
 class Pair(NamedTuple):
@@ -177,3 +180,28 @@ def test_what_one_wrote_the_other_shows_with_the_revision_of_the_answer(pair: Pa
         shown = {"Authorization": f"Bearer {reader.key}", "X-Revision": written.headers["x-revision"]}
         answer = reader.ask("GET", "/v1/resources/Destination/x", None, shown)
         assert (answer.status, answer.body["resource"]["metadata"]["version"]) == (200, number + 1)
+
+
+def test_a_replica_that_was_stopped_and_missed_changes_reads_everything_again(pair: Pair, database: Database) -> None:
+    make_una(pair.one)
+    removed, old = make_key(pair.one, "old")
+    assert asked_with(pair.two, old).status == 200
+    pair.one.apply(daemons.asked("kept", "before"))
+    assert pair.two.get("/v1/resources/Destination/kept").status == 200
+    os.kill(pair.two.process.pid, signal.SIGSTOP)
+    try:
+        assert pair.one.delete(f"/v1/api-keys/{removed}").status == 204
+        _, new = make_key(pair.one, "new")
+        cookie = sign_in(pair.one)
+        pair.one.apply(daemons.asked("kept", "after"))
+        with psycopg.connect(database.admin_url, autocommit=True) as admin:
+            admin.execute("delete from notice")
+        time.sleep(STOPPED_SECONDS)
+    finally:
+        os.kill(pair.two.process.pid, signal.SIGCONT)
+    until(partial(_is_refused, pair.two, old), "the removed key is refused", seconds=REMOVED_SECONDS)
+    until(lambda: pair.two.get("/readyz").status == 200 or None, "it is in contact again")
+    assert (asked_with(pair.two, new).status, browsed(pair.two, cookie)) == (200, 200)
+    found = pair.two.get("/v1/resources/Destination/kept").body["resource"]
+    assert found["metadata"]["version"] == 2
+    assert any("everything is read again" in line for line in pair.two.messages())
