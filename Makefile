@@ -28,7 +28,7 @@ test: .venv/installed-for-development
 
 # What a machine cannot have is not made: its script says so, and tries again the next time.
 PROVIDERS := tests/providers/node_modules/.package-lock.json .venv/generators/installed .venv/glewlwyd/unpacked .venv/dex/dex \
-	.venv/oracle/oracle .venv/otelcol/otelcol .venv/postgresql/unpacked
+	.venv/oracle/oracle .venv/otelcol/otelcol .venv/postgresql/unpacked .venv/helm/helm
 
 tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.json
 	@scripts/setup-providers certified
@@ -50,6 +50,9 @@ tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.js
 
 .venv/otelcol/otelcol: tests/providers/otelcol_build/go.sum tests/providers/otelcol_build/main.go | .venv/installed
 	@scripts/setup-providers collector
+
+.venv/helm/helm: tests/providers/deploy_build/go.sum tests/providers/deploy_build/main.go | .venv/installed
+	@scripts/setup-providers helm
 
 # Real identity providers, a real browser, a real Collector and a real PostgreSQL.
 test-providers: .venv/installed-for-development $(PROVIDERS)

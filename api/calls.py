@@ -31,6 +31,7 @@ from reconciler.ops.metric_families import Sample
 from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.repositories import Repositories
+from reconciler.replicas.cache import ResourceCache
 from reconciler.replicas.contact import Contact
 from reconciler.replicas.following import Following
 from reconciler.replicas.peers import Peers
@@ -56,7 +57,8 @@ class Services:
     `in_flight` counts requests in progress by caller, on every listener, `paces` the sign-ins of each address,
     `refusals` refused attempts. `traffic` counts requests, `samples` returns the metrics, `searches` keeps the last
     answers. `outbox` exists if the settings have targets of alerts. `peers` and `peer_tokens`, for requests to other
-    replicas and from them, exist only with several replicas, and so do `following` and `contact`.
+    replicas and from them, exist only with several replicas, and so do `following`, `contact`
+    and `cache`.
 
     `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, the key of sealed sign-ins, exist
     only with `oidc`. `takes_invitations`: invitations admit people. `has_tls`: the listener itself has TLS; with a
@@ -84,6 +86,7 @@ class Services:
     peer_tokens: PeerTokens | None = None
     following: Following | None = None
     contact: Contact | None = None
+    cache: ResourceCache | None = None
     auth_type: str = "local"
     people: People | None = None
     provider: Provider | None = None

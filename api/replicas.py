@@ -107,6 +107,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 PASSED_ON = frozenset({b"if-none-match", b"if-match", b"x-service-project", b"x-revision"})  # headers of a request
 PASSED_BACK = frozenset({b"etag", b"retry-after", b"www-authenticate", b"allow"})  # headers of an answer
 READING = frozenset({"GET", "HEAD"})
+READ_SECONDS = 2.0  # for a holder; then the store answers
 ULID = re.compile(r"[0-9A-Z]{26}")  # in a path that others are asked for
 AGAIN_SECONDS = 5.0  # until a repository has a holder again, in most cases
 
@@ -159,7 +160,8 @@ def at_holder(handler: Handler) -> Handler:
             waiting = requests.wait_seconds(call) if is_read else 0.0
             body = b"" if is_read else await requests.read(call, limit=requests.MAX_BYTES)
             try:
-                work = pass_on(call, call.peers, holder, body=body, seconds=SECONDS + waiting)
+                seconds = READ_SECONDS + waiting if is_read else SECONDS
+                work = pass_on(call, call.peers, holder, body=body, seconds=seconds)
                 return await (responses.unless_gone(call.receive, work) if waiting else work)
             except PeerGone:
                 if not is_read:
@@ -176,7 +178,7 @@ def at_holder(handler: Handler) -> Handler:
 
 
 async def ask_others(
-    call: Call, path: str, *, seconds: float = SECONDS, among: Iterable[str] | None = None
+    call: Call, path: str, *, seconds: float = READ_SECONDS, among: Iterable[str] | None = None
 ) -> dict[str, bytes]:
     """Return the bodies of the answers of other replicas to a read with this path, by their names: all of them, or
     those `among`. One that does not answer 200 in time is left out.

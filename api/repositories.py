@@ -51,16 +51,13 @@ class _Name(msgspec.Struct):
     name: str
 
 
-LIST_SECONDS = 2.0  # for other replicas; without them a list shows what the store has
-
-
 async def _followed_elsewhere(call: Call, names: Sequence[str]) -> dict[str, bytes]:
     """Return the repositories that other replicas follow, as these show them."""
     repositories = call.services.repositories
     holders = {repositories.holder(name) or "" for name in names if not repositories.follows(name)}
     if not holders:
         return {}
-    answers = await replicas.ask_others(call, "/v1/repositories", seconds=LIST_SECONDS, among=holders)
+    answers = await replicas.ask_others(call, "/v1/repositories", among=holders)
     every = [bytes(one) for body in answers.values() for one in msgspec.json.decode(body, type=_Shown).repositories]
     return {msgspec.json.decode(one, type=_Name).name: one for one in every}
 

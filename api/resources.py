@@ -97,7 +97,7 @@ YAML = b"text/yaml; charset=utf-8"
 async def get(call: Call) -> Response:
     """Show one resource."""
     key = _key(call)
-    resource = await call.services.store.get(call.project, key) or built_in(key)
+    resource = await _stored(call, key) or built_in(key)
     if resource is None:
         raise _missing(key)
     if _hides(call, key.kind):
@@ -105,6 +105,12 @@ async def get(call: Call) -> Response:
     etag = responses.of_version(resource, version=resource_version(resource))
     body = responses.json_member(b"resource", resource)
     return requests.not_modified(call, etag) or Json(body, headers=(etag,))
+
+
+async def _stored(call: Call, key: Key) -> bytes | None:
+    """Return the present version of a resource. Raises `Damaged`, StoreFault."""
+    services = call.services
+    return await (services.store if services.cache is None else services.cache).get(call.project, key)
 
 
 @routes.add("GET /v1/resources/{kind}", Subject.PROJECT, Permission.READ)
@@ -199,7 +205,7 @@ async def _configuration(call: Call) -> tuple[Key, "_Configuration"]:
     key = _key(call)
     if key.kind != CONFIGURATION:
         raise errors.NotFound(f"Only a {CONFIGURATION} has a text for Collectors, and {key.kind} is another kind.")
-    resource = await call.services.store.get(call.project, key)
+    resource = await _stored(call, key)
     if resource is None:
         raise _missing(key)
     return key, _CONFIGURATION.decode(resource)

@@ -1,9 +1,10 @@
 """The directory of the running service: recognising keys, and one change at a time."""
 
 import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -84,6 +85,7 @@ class Accounts:
         self._clock = clock
         self._changing = asyncio.Lock()
         self._reloading: asyncio.Task[None] | None = None
+        self.tell_uses: Callable[[Mapping[str, str]], Awaitable[None]] | None = None  # tells other replicas
         self._used: dict[str, datetime] = {}  # by the ids of keys, since they were written last
         store.subscribe(Amendment, self._follow)
 
@@ -104,9 +106,13 @@ class Accounts:
 
     async def reload(self) -> None:
         """Read the directory again, because amendments of other replicas were missed. Raises StoreFault."""
-        found = await self._store.directory()
-        if found.number >= self.directory.number:
-            self.directory = found
+        while True:
+            known = self.directory.number
+            found = await self._store.directory()
+            # An amendment that came meanwhile may be missing in it.
+            if found.number >= self.directory.number or self.directory.number == known:
+                self.directory = found
+                return
 
     def holder(self, key: str) -> Principal | None:
         """Return the holder of a key; None for one that is unknown, revoked or expired."""
@@ -184,7 +190,16 @@ class Accounts:
         except StoreFault as fault:
             log.warning("When keys were used could not be written: %s", fault.message)
             return
-        self.directory = directory.with_key_use(self.directory, used)
+        self.follow_uses(used)
+        if self.tell_uses is not None:
+            with contextlib.suppress(StoreFault):  # others read it with their next start
+                await self.tell_uses(used)
+
+    def follow_uses(self, used: Mapping[str, str]) -> None:
+        """Show when keys were used, here or at another replica: the later time of each."""
+        before = {key.id: key.last_used_at or "" for key in self.directory.keys.values() if key.id in used}
+        later = {key: used[key] for key, at in before.items() if used[key] > at}
+        self.directory = directory.with_key_use(self.directory, later)
 
     def _audit(self, amendment: Amendment, *, actor: str, request: str | None) -> AuditRow:
         audited = amendment.audited

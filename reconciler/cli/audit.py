@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,12 +12,17 @@ from reconciler.cli.client import Client
 from reconciler.cli.options import OrderedGroup, config_option, connected, state_option, wide_form_option
 from reconciler.cli.tables import Column, moment
 from reconciler.model import clock
+from reconciler.model.audit_chain import ChainHead
 from reconciler.model.errors import Refused
 from reconciler.model.values import Value
 from reconciler.ops import databases
 from reconciler.settings import scalars
 from reconciler.store import audit as store_audit
+from reconciler.store import engines
 from reconciler.store.audit import VerifiedChain
+
+if TYPE_CHECKING:
+    from reconciler.settings.models import Settings
 
 SHOWN = 100
 MOST = 100_000
@@ -133,15 +139,23 @@ def verify(known: str | None, retention: str | None, config: Path | None, state_
     """
     head = None if known is None else store_audit.head(known)
     settings = options.local_settings(config, state_dir, **{"audit.retention": retention})
+    since = clock.rfc3339(clock.now() - timedelta(seconds=settings.audit.retention))
+    verified, where = _verified(settings, known=head, since=since)
+    for line in _lines(verified):
+        output.line(line)
+    output.line(f"store: {where}")
+    if head is None:
+        output.note("compare the head with a copy of the service's log that nobody with access to the store can change")
+
+
+def _verified(settings: "Settings", *, known: ChainHead | None, since: str) -> tuple[VerifiedChain, str]:
+    """Verify the audit of the service's store, and return the store's place too. Raises Refused, StoreFault."""
+    if settings.store.is_postgresql:
+        return engines.verify_audit(settings.store.url, known=known, since=since)
     path = databases.database_places(settings).store
     if not path.is_file():
         raise Refused(f"there is no store at {path}; {databases.ELSEWHERE}")
-    since = clock.rfc3339(clock.now() - timedelta(seconds=settings.audit.retention))
-    for line in _lines(store_audit.verify(path, known=head, since=since)):
-        output.line(line)
-    output.line(f"store: {path}")
-    if head is None:
-        output.note("compare the head with a copy of the service's log that nobody with access to the store can change")
+    return store_audit.verify(path, known=known, since=since), str(path)
 
 
 def _lines(verified: VerifiedChain) -> Iterator[str]:

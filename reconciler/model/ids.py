@@ -6,13 +6,17 @@ from ulid import ULID
 
 RANDOM_BYTES = 10
 _TIME_BYTES = 6
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+# Every request has an id: two digits at a time take a third of the library's time.
+_PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 
 
 def ulid(*, milliseconds: int, randomness: bytes) -> str:
     """Return a ULID of 26 characters from a Unix time in milliseconds and 10 random bytes."""
     if not 0 <= milliseconds < 1 << 8 * _TIME_BYTES or len(randomness) != RANDOM_BYTES:
         raise ValueError("a ULID takes 48 bits of time and 10 bytes of randomness")
-    return str(ULID(milliseconds.to_bytes(_TIME_BYTES, "big") + randomness))
+    value = milliseconds << 8 * RANDOM_BYTES | int.from_bytes(randomness, "big")
+    return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def following(seed: bytes, number: int, *, milliseconds: int) -> str:

@@ -25,11 +25,13 @@ OF_REPOSITORIES = frozenset({Domain.REPOSITORIES, Domain.FLOWS})
 class Owners:
     """The share of this replica. Its `instance` is empty if there can be no other.
 
-    `follows` says if a repository is in the settings, `is_gone` if no replica of this name has lived for a while.
+    `knows` says if a repository is in the settings, `follows` if this replica follows it now, and `is_gone` if no
+    replica of this name has lived for a while.
     """
 
     instance: str = ""
     leases: Holder = field(default_factory=Alone)
+    knows: Callable[[str], bool] = lambda _repository: True
     follows: Callable[[str], bool] = lambda _repository: True
     is_gone: Callable[[str], bool] = lambda instance: instance != ""
 
@@ -41,8 +43,9 @@ class Owners:
         """Return True if this replica opens and resolves what it finds of this cause."""
         if domain in OF_INSTANCES:
             return True
-        if domain in OF_REPOSITORIES and self.follows(repository := repository_of(cause)):
-            return self.leases.holds(repository)
+        if domain in OF_REPOSITORIES and self.knows(repository := repository_of(cause)):
+            # It follows a repository a moment after it took the lease, and until a moment after it lost it.
+            return self.leases.holds(repository) and self.follows(repository)
         return self.leases.holds(WORK)
 
     def sends(self, one: Notification) -> bool:

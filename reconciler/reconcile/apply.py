@@ -330,6 +330,7 @@ class Applier:
         """Plan a job that needs no lock, or whose lock is held. Return its plan, of this shape, and its parts."""
         answered = await self._worker.plan(job)
         assert isinstance(answered.planned, shape)
+        await self._store.revision()  # the worker may have seen one that is not known here yet
         return answered.planned, answered.parts()
 
     async def secrets(self, project: str) -> AvailableSecrets:
@@ -402,6 +403,8 @@ class Applier:
                 change = _change(planned, project=project, origin=None)
                 record = Record(address=log_context.request_address(), change=change)
                 await self._write(project, answered.parts(), record, until=answered.locked_until)
+            else:
+                await self._store.revision()  # the worker may have seen one that is not known here yet
             return ApplyAnswer(planned.status, planned.answer)
 
     async def context(self, project: str) -> Context:

@@ -23,7 +23,6 @@ from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.replicas import ReplicaObserver
 from reconciler.notifications.service_observers import DamageObserver
 from reconciler.ops import databases
-from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.repositories import Repositories
 from reconciler.replicas.work import Holder, Work
 from reconciler.server import delivering, following
@@ -107,16 +106,13 @@ async def build_notifying(
         owners = Owners(
             settings.replica.name,
             leases=holder,
-            follows=lambda name: repositories.reconciler(name) is not None,
+            knows=lambda name: repositories.reconciler(name) is not None,
+            follows=repositories.follows,
             is_gone=others.is_gone,
         )
     board = Board(operations, clock=clock.now, place=place, retention=retention, targets=settings.alerts, owners=owners)
     await board.load()
     outbox = Outbox(board, place=place, clock=clock.now) if settings.alerts else None
-
-    def held() -> list[Reconciler]:
-        return [one for one in repositories.reconcilers() if holder.holds(one.watched.name)]
-
     changes = observers.ConfigurationObserver(store, monotonic=time.monotonic, work=work)
     store.subscribe(ResourceChange, changes.heard)
     ends = CertificateObserver(
@@ -135,9 +131,9 @@ async def build_notifying(
     watch = ObserverLoop(
         board,
         (
-            observers.RepositoryObserver(held, store),
+            observers.RepositoryObserver(repositories.followed, store),
             observers.FlowObserver(
-                held,
+                repositories.followed,
                 store,
                 followed=manager.followed,
                 delivers=manager.delivers,

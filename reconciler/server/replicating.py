@@ -6,15 +6,17 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from api.calls import Services
 from api.responses import Header
+from reconciler.auth.accounts import Accounts
 from reconciler.auth.sessions import Sessions
 from reconciler.model.errors import Refused
 from reconciler.replicas import tokens
+from reconciler.replicas.cache import ResourceCache
 from reconciler.replicas.calling import CalledPeers
 from reconciler.replicas.contact import Contact
 from reconciler.replicas.following import Following
@@ -23,7 +25,7 @@ from reconciler.replicas.tokens import PeerTokens
 from reconciler.server.notifying import Notifying
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Notice, Replication, Store
-from reconciler.store.notices import HintBody, NoticeKind, SessionsBody, decode
+from reconciler.store.notices import HintBody, KeyUsesBody, NoticeKind, SessionsBody, decode
 from reconciler.store.records import ReplicaRow, ResourceChange
 from reconciler.version import __version__
 
@@ -39,7 +41,7 @@ class ReplicaParts:
     replication: Replication
     contact: Contact
     following: Following
-
+    cache: ResourceCache
     keeper: LeaseKeeper
     peers: CalledPeers
     tokens: PeerTokens
@@ -58,7 +60,7 @@ class ReplicaParts:
         tls = await asyncio.to_thread(_trusted, settings)
         async with CalledPeers(name, signing=signing, others=keeper.peers, known=keeper.known, tls=tls) as peers:
             try:
-                yield cls(replication, contact, following, keeper, peers, signing)
+                yield cls(replication, contact, following, ResourceCache(store), keeper, peers, signing)
             finally:
                 await replication.leases.close()
 
@@ -73,7 +75,10 @@ class ReplicaParts:
         following = self.following
         following.subscribe(NoticeKind.SESSIONS, partial(_hear_sessions, services.sessions))
         following.subscribe(NoticeKind.NOTIFICATIONS, notifying.hear)
+        following.subscribe(NoticeKind.KEY_USES, partial(_hear_uses, services.accounts))
+        services.accounts.tell_uses = self._tell_uses
         following.subscribe(NoticeKind.HINT, partial(_hear_hint, services))
+        following.reload_with(self.cache.clear)
         following.reload_with(services.accounts.reload)
         following.reload_with(services.sessions.load)
         following.reload_with(services.repositories.recall)
@@ -86,6 +91,9 @@ class ReplicaParts:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+    async def _tell_uses(self, used: Mapping[str, str]) -> None:
+        await self.replication.notices.tell(NoticeKind.KEY_USES, KeyUsesBody(dict(used)))
 
 
 def _trusted(settings: Settings) -> ssl.SSLContext | None:
@@ -102,6 +110,10 @@ def _trusted(settings: Settings) -> ssl.SSLContext | None:
 async def _hear_sessions(sessions: Sessions, notice: Notice) -> None:
     body = decode(notice.body, SessionsBody)
     await sessions.hear(put=body.put, ended=body.ended, seen=body.seen)
+
+
+async def _hear_uses(accounts: Accounts, notice: Notice) -> None:
+    accounts.follow_uses(decode(notice.body, KeyUsesBody).used)
 
 
 async def _hear_hint(services: Services, notice: Notice) -> None:

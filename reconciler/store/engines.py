@@ -17,6 +17,8 @@ from reconciler.store.contract import Operations, PlanningView, Replication, Sto
 from reconciler.store.records import Changes, Record, RoleReport, ServerReport
 
 if TYPE_CHECKING:
+    from reconciler.model.audit_chain import ChainHead
+    from reconciler.store.audit import VerifiedChain
     from reconciler.store.estates import StoredEstate
     from reconciler.store.files import DatabasePlaces
 
@@ -65,6 +67,7 @@ async def _open_on_server(url: str, *, worker_url: str) -> OpenedStore:
     try:
         worker_connection = await asyncio.to_thread(rights.settle, url, worker_url)
         operations = PostgresqlOperations(url, tell_replicas=store.notices.write)
+        store.notices.also_lose(operations.connections)
         replication = Replication(store.notices, PostgresqlLeases(url))
         return OpenedStore(store, operations, replication, worker_connection=worker_connection)
     except BaseException:
@@ -91,6 +94,16 @@ def role_report(worker_url: str, *, service_url: str) -> RoleReport:
     from reconciler.store.postgresql import rights
 
     return rights.role_report(worker_url, service_url=service_url)
+
+
+def verify_audit(url: str, *, known: "ChainHead | None", since: str | None) -> "tuple[VerifiedChain, str]":
+    """Verify the audit of a store on a server, as `audit.verify` does, and return the place of the store too.
+
+    Raises BrokenChain, Refused, StoreFault.
+    """
+    from reconciler.store.postgresql import estate
+
+    return estate.verify_audit(url, known=known, since=since)
 
 
 def stored_estate(place: "DatabasePlaces | str") -> "StoredEstate":

@@ -157,8 +157,9 @@ class _Digest:
 
 
 def _columns(table: Table, source: Estate, target: Estate) -> tuple[str, ...]:
-    columns = source.columns(table)
-    if columns != target.columns(table):
+    columns = target.columns(table)
+    # A service that never started with this store has no notifications yet.
+    if source.columns(table) not in ((), columns):
         raise Refused(f"The table {table.name} has other columns in {target.place} than in {source.place}.")
     return columns
 

@@ -22,6 +22,7 @@ class NoticeKind(StrEnum):
     SESSIONS = "sessions"
     NOTIFICATIONS = "notifications"
     HINT = "hint"
+    KEY_USES = "key-uses"
 
 
 class CommitBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,6 +55,12 @@ class NotificationsBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     number: int = 0
     noted: Noted = Noted()
+
+
+class KeyUsesBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a replica saw keys last: RFC 3339 by the keys' ids."""
+
+    used: dict[str, str] = {}
 
 
 class HintBody(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,8 +1,9 @@
 """Access that two replicas change: each decides on the directory that is there when its change is written."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from reconciler.auth import changes
 from reconciler.auth.accounts import Accounts, Decide
 from reconciler.auth.changes import Conflict
+from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Amendment
 from reconciler.model.principals import Role
 from reconciler.store.contract import Store
@@ -111,3 +113,17 @@ async def test_a_revocation_counts_at_once_even_if_an_amendment_before_it_was_mi
     assert replicas[1].holder(directories.text(1)) is None
     await until(lambda: "new" in replicas[1].directory.users)
     assert (replicas[1].directory, replicas[1].directory.number) == (await stores[0].directory(), 3)
+
+
+async def test_the_last_use_of_a_key_is_the_later_of_both_replicas(replicas: list[Accounts], watch: Watch) -> None:
+    async def tell(used: Mapping[str, str]) -> None:
+        replicas[1].follow_uses(used)
+
+    replicas[0].tell_uses = tell
+    for accounts in replicas[::-1]:
+        watch.time += timedelta(minutes=1)
+        accounts.holder(directories.text(1))
+    for accounts in replicas:
+        await accounts.touch()
+    [shown] = replicas[1].directory.keys.values()
+    assert shown.last_used_at == rfc3339(watch.time)

@@ -22,6 +22,9 @@ of type `otlp` also [routes log records](routing.md). `scripts/references` write
 """
 
 
+_WORTH_NAMING = 2  # equal parameters
+
+
 def listed() -> list[Key]:
     """Return the types of the page, in its order."""
     return [key for key in builtins.built_in() if key.kind in components.TYPES and key not in builtins.RESERVED]
@@ -29,14 +32,34 @@ def listed() -> list[Key]:
 
 def page() -> str:
     """Return the whole page."""
-    return _HEAD + "".join(map(_section, listed()))
+    told: dict[Key, dict[str, str]] = {}
+    sections = []
+    for key in listed():
+        sections.append(_section(key, told))
+    return _HEAD + "".join(sections)
 
 
-def _section(key: Key) -> str:
+def _section(key: Key, told: dict[Key, dict[str, str]]) -> str:
+    """Return the section of a type. Parameters that an earlier one has in the same words are only named."""
     document = cast("dict[str, Any]", builtins.built_in()[key])
-    rows = "".join(f"| {' | '.join(_row(each))} |\n" for each in document["spec"]["parameters"])
-    head = "| parameter | type | default | meaning |\n|---|---|---|---|\n"
-    return f"\n## {key.kind} {key.name}\n\n{document['metadata']['description']}\n\n{head}{rows}"
+    own = {each["name"]: f"| {' | '.join(_row(each))} |\n" for each in document["spec"]["parameters"]}
+    shared: dict[Key, list[str]] = {
+        one: [name for name in own if rows.get(name) == own[name]] for one, rows in told.items()
+    }
+    told[key] = own
+    closest = max(shared, key=lambda one: len(shared[one]), default=None)
+    again = shared[closest] if closest is not None and len(shared[closest]) >= _WORTH_NAMING else []
+    rows = "".join(row for name, row in own.items() if name not in again)
+    parts = [f"## {key.kind} {key.name}", document["metadata"]["description"]]
+    if again and closest is not None:
+        parts.append(f"As [{closest.kind} {closest.name}](#{closest.kind.lower()}-{closest.name}): {_named(again)}.")
+    if rows:
+        parts.append(f"| parameter | type | default | meaning |\n|---|---|---|---|\n{rows.rstrip()}")
+    return "".join(f"\n{part}\n" for part in parts)
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _row(definition: dict[str, Any]) -> Iterator[str]:

@@ -107,16 +107,9 @@ def filled(page: str, blocks: Mapping[str, Block]) -> str:
 
 
 def review(folder: Path) -> dict[str, Block]:
-    """The skins of one change to the example repository, in a new folder."""
-    repository = _changed(folder)
-
-    def skin(form: str) -> str:
-        return _plan(repository, "--base", "main", "--head", "change", "--output", form)
-
-    return {
-        "text": Block("console", f"$ reconciler plan --base main --head change\n{skin('text')}"),
-        "markdown": Block("markdown", skin("markdown")),
-    }
+    """The plan of one change to the example repository, in a new folder."""
+    told = _plan(_changed(folder), "--base", "main", "--head", "change")
+    return {"text": Block("console", f"$ reconciler plan --base main --head change\n{told}")}
 
 
 def _changed(folder: Path) -> Repository:
@@ -142,26 +135,15 @@ def _changed(folder: Path) -> Repository:
 
 
 def environments(folder: Path) -> dict[str, Block]:
-    """The plans of both patterns, with the page's own settings, in a new folder."""
+    """The plan of a promotion, with the page's own settings, in a new folder."""
     for text in pages.blocks(pages.read(ENVIRONMENTS), "yaml"):
         name = text.partition("\n")[0].removeprefix("# ")
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    folders, branches = _folders(folder / "folders"), _branches(folder / "branches")
-
-    def session(repository: Repository, shown: str) -> Block:
-        arguments = shown.replace("--config ", f"--config {folder}/").split()[2:]
-        told = _plan(repository, *arguments).partition(f"\n{AGAIN}\n")[0]  # the command has the folder of the file
-        return Block("console", f"$ {shown}\n{told}")
-
-    return {
-        "promoting by copying": session(folders, "reconciler plan --config folders.yaml --base main --head promote"),
-        "sharing": session(folders, "reconciler plan --config folders.yaml --base main --head share"),
-        "promoting by merging": session(
-            branches,
-            "reconciler plan --config branches.yaml --base production --head staging",
-        ),
-    }
+    shown = "reconciler plan --config folders.yaml --base main --head promote"
+    arguments = shown.replace("--config ", f"--config {folder}/").split()[2:]
+    told = _plan(_folders(folder / "folders"), *arguments).partition(f"\n{AGAIN}\n")[0]  # the command has the folder
+    return {"promoting by copying": Block("console", f"$ {shown}\n{told}")}
 
 
 def _folders(folder: Path) -> Repository:
@@ -173,20 +155,6 @@ def _folders(folder: Path) -> Repository:
     repository.git("switch", "--quiet", "--create", "promote")
     shutil.copy(folder / "environments/staging/siem.yaml", folder / "environments/production/siem.yaml")
     repository.commit("Promote the timeout")
-    repository.git("switch", "--quiet", "--create", "share", "main")
-    _edit(repository, "shared/keep_severity.yaml", "default: warn", "default: info")
-    repository.commit("Keep more")
-    return repository
-
-
-def _branches(folder: Path) -> Repository:
-    repository = Repository.init(folder, branch="production")
-    repository.write("siem.yaml", SIEM)
-    repository.commit("Production")
-    repository.git("switch", "--quiet", "--create", "staging")
-    _edit(repository, "siem.yaml", "value: 10", "value: 5")
-    repository.write("keep_severity.yaml", ERRORS)
-    repository.commit("Tried in staging")
     return repository
 
 

@@ -172,8 +172,7 @@ def test_what_is_damaged_in_the_store_stops_nothing_else(world: World) -> None:
     apply(world, SOURCE, webhook("siem"), webhook("bad"), delivering("bad", "bad"), delivering("good", "siem"))
     apply(world, delivering("worse", "siem"))
     for name in ("Destination bad", "Configuration worse"):
-        world._writer.execute("update version set body = x'7b' where kind || ' ' || name = ?", (name,))
-    world._writer.commit()
+        world.all("update version set body = ? where kind || ' ' || name = ?", b"{", name)
     found, restated = world.routes("bad")
     assert [route.configuration for route in found.routes] == ["good"]
     assert [one.name for one in found.destinations] == ["siem"]

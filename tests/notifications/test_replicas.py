@@ -48,7 +48,7 @@ class Replica:
     def __init__(self, operations: Telling, clock: Moment, name: str) -> None:
         self.leases: set[str] = set()
         self.gone: set[str] = set()
-        owners = Owners(name, leases=self, follows=lambda _: True, is_gone=self.gone.__contains__)
+        owners = Owners(name, leases=self, is_gone=self.gone.__contains__)
         self.board = Board(operations, clock=clock, place=PLACE, targets=(CHAT,), owners=owners)
 
     def holds(self, name: str) -> bool:

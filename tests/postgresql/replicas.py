@@ -16,24 +16,47 @@ SETTLED_SECONDS = 60.0
 class Replica(Daemon):
     """One of them."""
 
-    def __init__(self, name: str, folder: Path, *, database: Database, port: int, **options: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        database: Database,
+        port: int,
+        settings: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> None:
         self.name = name
         address = f"{processes.ADDRESS}:{port}"
-        settings = {
+        own = {
             "listen": address,
             "store": {"url": database.url, "workerUrl": database.worker_url},
             "replica": {"name": name, "url": f"http://{address}"},
         }
-        super().__init__(folder / name, settings=settings, **options)
+        super().__init__(folder / name, settings={**own, **(settings or {})}, **options)
 
 
 class Replicas:
     """All of them, by name."""
 
-    def __init__(self, folder: Path, *, database: Database, repositories: Sequence[Mapping[str, object]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        database: Database,
+        repositories: Sequence[Mapping[str, object]],
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         self.repositories = [str(one["name"]) for one in repositories]
         self.every = {
-            name: Replica(name, folder, database=database, port=processes.free_port(), repositories=repositories)
+            name: Replica(
+                name,
+                folder,
+                database=database,
+                port=processes.free_port(),
+                repositories=repositories,
+                settings=settings,
+            )
             for name in NAMES
         }
 
@@ -45,10 +68,10 @@ class Replicas:
         return [one for one in self.every.values() if hasattr(one, "process") and one.process.poll() is None]
 
     def holders(self, *, asked: str | None = None) -> dict[str, str | None]:
-        """The holder of each repository, as one of them says."""
+        """The holder of each repository, as one of them says; none while it answers with an error."""
         asking = self.living()[0] if asked is None else self[asked]
-        found = asking.get("/v1/repositories").body["repositories"]
-        return {str(one["name"]): one["holder"] for one in found}
+        answer = asking.get("/v1/repositories")
+        return {str(one["name"]): one["holder"] for one in answer.body["repositories"]} if answer.status == 200 else {}
 
     def settled(self, *names: str, without: str = "") -> dict[str, str]:
         """The holders, once each repository has one, all of these replicas have some, and all say the same."""
@@ -67,9 +90,15 @@ class Replicas:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, database: Database, repositories: Sequence[Mapping[str, object]]) -> Iterator[Replicas]:
+def running(
+    folder: Path,
+    *,
+    database: Database,
+    repositories: Sequence[Mapping[str, object]],
+    settings: Mapping[str, object] | None = None,
+) -> Iterator[Replicas]:
     """Three replicas that run until the end of the context."""
-    replicas = Replicas(folder, database=database, repositories=repositories)
+    replicas = Replicas(folder, database=database, repositories=repositories, settings=settings)
     try:
         for one in replicas.every.values():
             one.start()

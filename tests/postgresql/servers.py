@@ -165,6 +165,11 @@ class Server:
         with self.admin() as connection:
             connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
 
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL to its end."""
+        command = [self._programs.path(program), *arguments]
+        subprocess.run(command, env=self._programs.environment, timeout=START_SECONDS, check=True)
+
     def admin(self, database: str = "postgres") -> psycopg.Connection[tuple[Any, ...]]:
         """A connection of the superuser, outside of transactions."""
         return psycopg.connect(self.url(database, ADMIN), autocommit=True)

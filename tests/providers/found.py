@@ -19,6 +19,7 @@ UNPACKED = ROOT / ".venv" / "glewlwyd"
 DEX = ROOT / ".venv" / "dex" / "dex"
 ORACLE = ROOT / ".venv" / "oracle" / "oracle"
 COLLECTOR = ROOT / ".venv" / "otelcol" / "otelcol"
+HELM = ROOT / ".venv" / "helm"
 OLDEST_NODE = 20
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -52,6 +53,18 @@ def template_oracle() -> Path:
 def collector() -> Path:
     """The OpenTelemetry Collector. Where its many modules cannot be had, its tests skip, in CI too."""
     return COLLECTOR if COLLECTOR.is_file() else pytest.skip("otelcol is missing (`make test-providers` builds it)")
+
+
+def helm() -> Path:
+    """Helm."""
+    program = HELM / "helm"
+    return program if program.is_file() else needs.lacking("helm (`make test-providers` builds it)")
+
+
+def deploy() -> Path:
+    """The program that reads compose files and manifests as strictly as it can (`deploy_build/main.go`)."""
+    program = HELM / "deploy"
+    return program if program.is_file() else needs.lacking("the checker of manifests (`make test-providers` builds it)")
 
 
 def generators() -> Path:

@@ -2,15 +2,19 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 from psycopg import sql
 
+from reconciler.model.audit_chain import ChainHead
 from reconciler.model.errors import Refused
+from reconciler.store import audit, damage
 from reconciler.store.audit import VerifiedChain
 from reconciler.store.estates import FACTS_OF_ONE, TABLES, Table
 from reconciler.store.files import Watch
-from reconciler.store.postgresql import inspection
+from reconciler.store.postgresql import inspection, migrating
+from reconciler.store.postgresql.connection import PostgresqlConnection
 from reconciler.store.postgresql.inspection import Connection
 from reconciler.store.records import DamagedVersion
 from reconciler.store.statements import Row
@@ -99,13 +103,17 @@ class PostgresqlEstate:
 
     def _count_on(self, table: Table) -> None:
         """Have numbers that PostgreSQL gives go on behind those that were put."""
-        for column in table.key:
-            name = sql.Identifier(column)
+        columns = (
+            "select column_name from information_schema.columns "
+            "where table_schema = current_schema() and table_name = %s and is_identity = 'YES'"
+        )
+        for (column,) in self._connection.execute(columns, [table.name]).fetchall():
             statement = sql.SQL(
-                "select setval(found, (select max({0}) from {1})) from pg_get_serial_sequence({2}, {3}) found "
-                "where found is not null and exists (select from {1})"
-            ).format(name, sql.Identifier(table.name), sql.Literal(f'"{table.name}"'), sql.Literal(column))
-            self._connection.execute(statement)
+                "select setval(pg_get_serial_sequence({2}, {3}), (select max({0}) from {1})) "
+                "where exists (select from {1})"
+            )
+            parts = sql.Identifier(column), sql.Identifier(table.name), sql.Literal(table.name), sql.Literal(column)
+            self._connection.execute(statement.format(*parts))
 
 
 class StoredPostgresqlEstate:
@@ -118,22 +126,49 @@ class StoredPostgresqlEstate:
     def reading(self) -> Iterator[PostgresqlEstate]:
         with _opened(self._url) as connection, connection.transaction():
             connection.execute("set transaction isolation level repeatable read, read only")
+            _check_version(connection)
             estate = PostgresqlEstate(connection)
             estate.check_unused()
             yield estate
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[PostgresqlEstate]:
+        with closing(PostgresqlConnection(self._url)) as made:
+            migrating.migrate(made)
         with _opened(self._url) as connection, connection.transaction():
             # A replica that starts meanwhile waits for this.
-            connection.execute("lock table fact in exclusive mode")
+            connection.execute("lock table fact in access exclusive mode")
+            _check_version(connection)
             estate = PostgresqlEstate(connection)
             estate.check_unused()
             estate.check_empty()
             yield estate
 
     def verified(self, watch: Watch) -> tuple[VerifiedChain, list[DamagedVersion]]:
-        raise NotImplementedError
+        watch.tell("audit: verifying ...")
+        chain, _ = verify_audit(self._url)
+        found: list[DamagedVersion] = []
+        last, before = 0, -1
+        with closing(PostgresqlConnection(self._url)) as connection, connection.faults("read"):
+            while last != before:
+                before = last
+                step, last = damage.damaged_versions(connection, after=before)
+                found += step
+                watch.check("The look through the store")
+        return chain, found
+
+
+def verify_audit(url: str, *, known: ChainHead | None = None, since: str | None = None) -> tuple[VerifiedChain, str]:
+    """Verify the audit of a store at one revision (`audit.verify`), and return its place too.
+
+    Raises BrokenChain, Refused, StoreFault.
+    """
+    with inspection.connected(url) as connection:
+        where = place(connection)
+        if inspection.migration(connection) is None:
+            raise Refused(f"There is no store in {where}.")
+    with closing(PostgresqlConnection(url)) as reader, reader.faults("read"):
+        return audit.verify_chain(reader, known=known, since=since), where
 
 
 @contextlib.contextmanager
@@ -141,6 +176,18 @@ def _opened(url: str) -> Iterator[Connection]:
     with inspection.connected(url) as connection:
         connection.execute("set statement_timeout = 0")
         yield connection
+
+
+def _check_version(connection: Connection) -> None:
+    where, latest = place(connection), migrating.migrations()[-1].number
+    present = inspection.migration(connection)
+    if present is None:
+        raise Refused(f"There is no store in {where}.")
+    if present != latest:
+        raise Refused(
+            f"The store in {where} is of version {present}, and this program copies version {latest}; start the "
+            "service with this program once, which brings an older one there."
+        )
 
 
 def place(connection: Connection) -> str:

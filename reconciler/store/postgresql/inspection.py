@@ -13,9 +13,10 @@ from psycopg.rows import tuple_row
 
 from reconciler.model.errors import Refused
 from reconciler.store.contract import StoreFault
+from reconciler.store.postgresql import migrating
 from reconciler.store.records import ServerReport
 
-OLDEST = 15  # version of PostgreSQL
+PARTS = 10_000  # of a server's version: 150018 is 15.18
 CONNECT_SECONDS = 10
 STATEMENT_MILLISECONDS = 10_000
 
@@ -52,12 +53,8 @@ def is_empty(url: str) -> bool:
 def server(url: str) -> ServerReport:
     """Ask a server about itself. Raises Refused, StoreFault."""
     with connected(url) as connection:
-        number = connection.info.server_version
-        migration = None
-        if _has(connection, "migration"):
-            migration = _value(connection, "select coalesce(max(number), 0)::integer from migration")
         return ServerReport(
-            version=number // 10_000,
+            version=connection.info.server_version // PARTS,
             is_standby=_value(connection, "select pg_is_in_recovery()"),
             unsafe=tuple(
                 f"{name} = off"
@@ -66,10 +63,17 @@ def server(url: str) -> ServerReport:
             ),
             encoding=_value(connection, "select current_setting('server_encoding')"),
             connections_left=_connections_left(connection),
-            migration=migration,
-            oldest=OLDEST,
-            latest=0,
+            migration=migration(connection),
+            oldest=migrating.OLDEST_SERVER // PARTS,
+            latest=migrating.migrations()[-1].number,
         )
+
+
+def migration(connection: Connection) -> int | None:
+    """Return the version of the store in a database; None if there is no store."""
+    if not _has(connection, "migration"):
+        return None
+    return int(_value(connection, "select coalesce(max(number), 0) from migration"))
 
 
 def identity(connection: Connection) -> tuple[Any, ...]:
@@ -101,7 +105,3 @@ def _has(connection: Connection, table: str) -> bool:
 def _value(connection: Connection, statement: str, *arguments: object) -> Any:
     row = connection.execute(statement, arguments or None).fetchone()
     return None if row is None else row[0]
-
-
-def _names(connection: Connection, statement: str, *arguments: object) -> tuple[str, ...]:
-    return tuple(name for (name,) in connection.execute(statement, arguments or None))

@@ -51,12 +51,17 @@ class PostgresqlNotices:
         self.is_lost = False
         self._url = url
         self._connections = connections
+        self._losing = [connections]
         self._last = last
         self._woken = asyncio.Event()
         self._asked: asyncio.TimerHandle | None = None
         self._asked_at = 0.0  # of the last question
         # Replicas that are started together do not remove together.
         self._forget_at = monotonic() + FORGET_SECONDS * int.from_bytes(os.urandom(2)) / 0xFFFF
+
+    def also_lose(self, connections: Connections) -> None:
+        """Have these fail, too, while the server does not answer."""
+        self._losing.append(connections)
 
     def write(self, connection: Connection, kind: str, body: Callable[[], msgspec.Struct]) -> None:
         """Write a notice at the end of a transaction. Raises errors of the engine."""
@@ -114,7 +119,11 @@ class PostgresqlNotices:
             application_name="reconciler notices",
         )
         listener.add_notify_handler(lambda _: self._woken.set())
-        await in_time(listener, listener.execute(LISTEN))
+        try:
+            await in_time(listener, listener.execute(LISTEN))
+        except BaseException:
+            await listener.close()
+            raise
         return listener
 
     async def _read(self, listener: Listener) -> Heard:
@@ -158,13 +167,15 @@ class PostgresqlNotices:
         if not self.is_lost:
             log.warning("The database does not answer this replica: %s", " ".join(str(fault).split()))
         self.is_lost = True
-        self._connections.lose()
+        for connections in self._losing:
+            connections.lose()
 
     def _find(self) -> None:
         if self.is_lost:
             log.warning("The database answers again.")
         self.is_lost = False
-        self._connections.find()
+        for connections in self._losing:
+            connections.find()
 
 
 async def in_time(listener: Listener, work: Awaitable[T]) -> T:

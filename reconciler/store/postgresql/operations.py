@@ -26,7 +26,7 @@ class PostgresqlOperations:
     """See `contract.Operations` for what each method promises. The store has been brought to this version before."""
 
     def __init__(self, url: str, *, tell_replicas: TellReplicas | None = None) -> None:
-        self._connections = Connections(url)
+        self.connections = Connections(url)
         self._tell_replicas = tell_replicas
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="operations")
         self._waiting = 0
@@ -104,7 +104,7 @@ class PostgresqlOperations:
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
-        self._connections.close()
+        self.connections.close()
 
     def _tell(self, connection: Connection, kind: NoticeKind, body: SessionsBody | NotificationsBody) -> None:
         if self._tell_replicas is not None:
@@ -112,7 +112,7 @@ class PostgresqlOperations:
 
     async def _read(self, work: Callable[[PostgresqlConnection], T]) -> T:
         def read() -> T:
-            with self._connections.one() as connection, connection.reading():
+            with self.connections.one() as connection, connection.reading():
                 return work(connection)
 
         return await self._run("read", read)
@@ -121,7 +121,7 @@ class PostgresqlOperations:
         """Do some work in one transaction."""
 
         def write() -> T:
-            with self._connections.one() as connection, connection.transaction():
+            with self.connections.one() as connection, connection.transaction():
                 return work(connection)
 
         return await self._run("written", write)

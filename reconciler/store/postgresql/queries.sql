@@ -702,8 +702,9 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 -- name: remove_key
 delete from api_key where id = $1;
 
+-- Several replicas may have seen a key.
 -- name: touch_key
-update api_key set last_used_at = $1 where id = $2;
+update api_key set last_used_at = $1 where id = $2 and coalesce(last_used_at, '') < $1;
 
 -- name: all_invitations
 select id, project, role, created_at, created_by, expires_at, digest, email from invitation order by id;
@@ -880,7 +881,7 @@ select id from audit where link = $1 and action = 'redacted' order by id limit 1
 -- An event that was inserted into a removed link, or into none.
 -- name: stray_event
 select a.id
-from audit_anchor n cross join audit a on a.link <= n.number
+from audit_anchor n join audit a on a.link <= n.number
 where n.id = 1 and (a.link < 1 or a.id > n.last_event)
 order by a.link, a.id
 limit 1;
@@ -969,8 +970,9 @@ select digest, "user", losses, created_at, seen_at, id_token from session where 
 -- name: insert_session
 insert into session (digest, "user", losses, created_at, seen_at, id_token) values ($1, $2, $3, $4, $5, $6);
 
+-- Several replicas may have seen a session.
 -- name: touch_session
-update session set seen_at = $1 where digest = $2;
+update session set seen_at = $1 where digest = $2 and seen_at < $1;
 
 -- name: remove_session
 delete from session where digest = $1;

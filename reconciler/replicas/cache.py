@@ -1,0 +1,67 @@
+"""Resources that were read lately, in memory: the database is asked once for each, and not at all while it is gone.
+
+A change drops its resources, whichever replica made it. So what is kept is never older than what this replica has heard
+of, which is what the revision of a request asks for.
+"""
+
+from collections import OrderedDict
+
+from reconciler.model.names import Key
+from reconciler.store.contract import Store
+from reconciler.store.records import Committed
+
+MOST_BYTES = 32 << 20
+OVERHEAD_BYTES = 300  # of one entry, beside its resource
+
+
+class ResourceCache:
+    """Present versions by project and key; those that were not used for the longest time go first."""
+
+    def __init__(self, store: Store, *, most_bytes: int = MOST_BYTES) -> None:
+        self._store = store
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[tuple[str, Key], bytes] = OrderedDict()
+        self._bytes = 0
+        self._changes = 0  # that were heard of
+        store.subscribe(Committed, self._changed)
+
+    async def get(self, project: str, key: Key) -> bytes | None:
+        """As `Store.get`."""
+        found = self._kept.get((project, key))
+        if found is not None:
+            self._kept.move_to_end((project, key))
+            return found
+        changes = self._changes
+        read = await self._store.get(project, key)
+        # A change that was heard of meanwhile may be newer than this; one that is heard of later drops it.
+        if read is not None and changes == self._changes:
+            self._keep((project, key), read)
+        return read
+
+    async def clear(self) -> None:
+        """Keep nothing: changes may have been missed."""
+        self._changes += 1
+        self._kept.clear()
+        self._bytes = 0
+
+    def _keep(self, place: tuple[str, Key], resource: bytes) -> None:
+        self._drop(place)
+        self._kept[place] = resource
+        self._bytes += len(resource) + OVERHEAD_BYTES
+        while self._bytes > self._most_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, place: tuple[str, Key]) -> None:
+        found = self._kept.pop(place, None)
+        if found is not None:
+            self._bytes -= len(found) + OVERHEAD_BYTES
+
+    def _changed(self, told: Committed) -> None:
+        self._changes += 1
+        kinds = {(one.project, one.kind) for one in told.keys if not one.name}
+        if told.released or kinds:
+            every = [place for place in self._kept if told.released or (place[0], place[1].kind) in kinds]
+            for place in every:
+                self._drop(place)
+        for one in told.keys:
+            self._drop((one.project, Key(one.kind, one.name)))
