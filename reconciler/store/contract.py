@@ -329,11 +329,6 @@ class Notices(Protocol):
         opened, connects again after a fault, and goes on after the last notice.
         """
 
-    def doubt(self) -> None:
-        """Take the changes of this process for another's from now on, and report all as missed once: the outcome of one
-        is unknown.
-        """
-
     def ask(self) -> None:
         """Ask the database soon, at most some times a second."""
 

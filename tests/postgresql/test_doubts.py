@@ -5,6 +5,7 @@ import pytest
 from reconciler.model.directory import Amendment
 from reconciler.store import engines
 from reconciler.store.notices import AmendmentBody, NoticeKind, decode
+from reconciler.store.postgresql.notices import PostgresqlNotices
 from tests.auth import directories
 from tests.postgresql.servers import Database
 from tests.store.contract_access import amend, whole
@@ -19,6 +20,7 @@ async def test_after_a_doubt_all_is_read_and_own_changes_from_before_count_as_an
     opened = await engines.open_store(database.url, folder, worker_url=database.worker_url)
     assert opened.replication is not None
     notices = opened.replication.notices
+    assert isinstance(notices, PostgresqlNotices)
     told: list[Amendment] = []
     opened.store.subscribe(Amendment, told.append)
     try:
