@@ -169,7 +169,7 @@ class Statements:
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """Every row of a table."""
-        cursor = self._connection.execute(f'select * from "{name}"')  # type: ignore[arg-type]  # noqa: S608
+        cursor = self._connection.execute(f'select * from "{name}"')  # noqa: S608
         columns = [one[0] for one in cursor.description or ()]
         return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
 
