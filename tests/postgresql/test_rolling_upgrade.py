@@ -10,7 +10,7 @@ import pytest
 from reconciler.version import __version__
 from tests import daemons
 from tests.daemons import COMMAND
-from tests.postgresql import builds, chaos_checks, chaos_load, clusters
+from tests.postgresql import builds, chaos_checks, chaos_load, clusters, servers
 from tests.postgresql.chaos_checks import Report
 from tests.postgresql.chaos_load import Loads, Source
 from tests.postgresql.clusters import Cluster
@@ -37,6 +37,12 @@ def server(shared_server: Server) -> Iterator[Server]:
 
 def versions(cluster: Cluster) -> list[str]:
     return [str(one.get("/v1/version").body) for one in cluster.replicas]
+
+
+def worker_reads(server: Server, table: str) -> bool:
+    with server.admin(clusters.DATABASE) as connection:
+        query = "select has_table_privilege(%s, %s, 'select')"
+        return connection.execute(query, [servers.WORKER, table]).fetchone() == (True,)
 
 
 def all_go_on(loads: Loads) -> None:
@@ -81,6 +87,7 @@ def test_replicas_are_replaced_one_after_the_other_and_nobody_notices(
         all_go_on(loads)
         cluster.replace(1, program=COMMAND)  # one of the version before starts on the newer store, too
         all_go_on(loads)
+        assert worker_reads(server, builds.READABLE)  # still, for the later one
         for number in (1, 2):
             cluster.replace(number, program=later)
             all_go_on(loads)
