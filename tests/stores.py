@@ -17,16 +17,19 @@ from typing import Any
 
 import psycopg
 
-from reconciler.store import engines
+from reconciler.store import audit, engines
+from reconciler.store.audit import VerifiedChain
 from reconciler.store.contract import Store
 from reconciler.store.engines import OpenedStore
 from tests.postgresql.engine import PostgresqlEngine
 from tests.postgresql.servers import Database, Server
-from tests.store.engines import SqliteEngine
+from tests.store import looking
+from tests.store.engines import Engine, SqliteEngine
 
 IS_POSTGRESQL = os.environ.get("TEST_STORE") == "postgresql"
 
 _databases: dict[Path, Database] = {}
+_states: dict[int, Path] = {}  # by the identity of the open store
 
 
 @functools.cache
@@ -59,8 +62,11 @@ async def opened(state: Path) -> OpenedStore:
     """Open the store of a state directory in this process."""
     made = database(state)
     if made is None:
-        return await engines.open_store(f"sqlite:///{state / 'store.db'}", state)
-    return await engines.open_store(made.url, state, worker_url=made.worker_url)
+        opened = await engines.open_store(f"sqlite:///{state / 'store.db'}", state)
+    else:
+        opened = await engines.open_store(made.url, state, worker_url=made.worker_url)
+    _states[id(opened.store)] = state
+    return opened
 
 
 def worker_options(store: OpenedStore, mirrors: Path) -> dict[str, Any]:
@@ -70,10 +76,36 @@ def worker_options(store: OpenedStore, mirrors: Path) -> dict[str, Any]:
     return {"granted": (store.store.address, str(mirrors)), "connection": store.worker_connection}
 
 
-def failing(state: Path, store: Store) -> contextlib.AbstractContextManager[None]:
-    """While it lasts, the store of a state directory takes nothing that this process writes."""
+def engine(state: Path) -> Engine:
+    """The engine of the store of a state directory, as the suite of its promises sees it."""
     made = database(state)
-    return SqliteEngine(state).failing(store) if made is None else PostgresqlEngine(made).failing(store)
+    return SqliteEngine(state / "store.db") if made is None else PostgresqlEngine(made)
+
+
+def state_of(store: Store) -> Path:
+    """The state directory of a store that was opened here."""
+    return _states[id(store)]
+
+
+def tables(state: Path) -> dict[str, list[dict[str, Any]]]:
+    """Every row of a store by its table."""
+    with sql(state) as store:
+        return {name: store.table(name) for name in store.tables()}
+
+
+def content(state: Path) -> dict[str, bytes]:
+    """What the files of a store hold, by their names; on PostgreSQL its tables, whose files it keeps to itself."""
+    if database(state) is None:
+        return looking.files(state / "store.db")
+    return {name: repr(rows).encode() for name, rows in tables(state).items()}
+
+
+def verify(state: Path) -> VerifiedChain:
+    """Verify the audit."""
+    made = database(state)
+    if made is None:
+        return audit.verify(state / "store.db")
+    return engines.verify_audit(made.url, known=None, since=None)[0]
 
 
 @contextlib.contextmanager
@@ -126,6 +158,20 @@ class Statements:
 
     def __init__(self, connection: "sqlite3.Connection | psycopg.Connection[Any]") -> None:
         self._connection = connection
+
+    def tables(self) -> list[str]:
+        """The names of the tables."""
+        if isinstance(self._connection, sqlite3.Connection):
+            found = self.execute("select name from sqlite_schema where type = 'table'")
+        else:
+            found = self.execute("select tablename from pg_tables where schemaname = 'public'")
+        return sorted(name for (name,) in found)
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """Every row of a table."""
+        cursor = self._connection.execute(f'select * from "{name}"')  # noqa: S608
+        columns = [one[0] for one in cursor.description or ()]
+        return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
 
     def count_revision(self) -> None:
         """Count one change of the store."""

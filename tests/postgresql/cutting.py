@@ -22,6 +22,7 @@ class Line:
 
     def __init__(self, listener: socket.socket, server: Server) -> None:
         self.cuts = 0  # how many of the next commits lose their answer
+        self.reaches = True  # the server gets the commit nevertheless
         self.lost = threading.Semaphore(0)  # released for each
         self._listener = listener
         self._server = server
@@ -51,7 +52,8 @@ class Line:
                 if data.endswith(COMMIT) and self.cuts:
                     self.cuts -= 1
                     client.shutdown(socket.SHUT_RDWR)  # nothing comes back
-                    server.sendall(data)
+                    if self.reaches:
+                        server.sendall(data)
                     server.shutdown(socket.SHUT_WR)  # the server reads it, commits, and ends
                     self.lost.release()
                     return

@@ -106,6 +106,12 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def process_id(self) -> int:
+        """The process that started all others of it."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def socket(self) -> Path:
         """The folder with its socket."""
         return self._folder

@@ -1,6 +1,7 @@
 """Queues of several replicas: all of them in one answer, acted on where they are, and handed over by one that stops."""
 
 import contextlib
+import http.client
 import json
 import random
 import signal
@@ -44,6 +45,7 @@ def replica(folder: Path, name: str, database: Database, **delivery: object) -> 
             "store": {"url": database.url, "workerUrl": database.worker_url},
             "replica": {"name": name, "url": f"http://127.0.0.1:{port}"},
             "delivery": {"drainTimeout": "10s", **delivery},
+            "auth": {"type": "none"},
         },
     )
 
@@ -103,6 +105,17 @@ def by_instance(daemon: Daemon) -> dict[str, int]:
     return {one["instance"]: one["delivery"]["queue"]["records"] for one in parts}
 
 
+def page(daemon: Daemon, path: str) -> str:
+    """A page of the console, for a person of the replica's machine."""
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=SECONDS)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        assert answer.status == 200, text
+        return text
+
+
 def act(daemon: Daemon, action: str, body: object = None, query: str = "") -> Answer:
     content = b"" if body is None else json.dumps(body).encode()
     return daemon.request("POST", f"{webhooks.PATH}/{action}{query}", content)
@@ -142,6 +155,8 @@ def test_all_queues_are_in_one_answer_and_each_is_acted_on_where_it_is(
             assert problem is not None
             assert problem.startswith("The replica replica-2")
             assert set(by_instance(replicas[0])) == {"replica-0", "replica-1"}
+            for path in ("/", "/delivery", f"/delivery/default/{webhooks.NAME}", "/problems"):
+                assert "The replica replica-2 did not answer in time" in page(replicas[0], path)
             told = command(replicas[0], "status")
             assert "replica-2 is missing: The replica replica-2" in told.stderr
         finally:
@@ -166,6 +181,7 @@ def test_dead_letters_say_their_instance_and_are_replayed_there(
         letters = replicas[0].get(LETTERS).body["deadLetters"]
         assert sorted(one["instance"] for one in letters) == [*NAMES]
         endpoint.says, endpoint.mood = None, Mood.WELL
+        assert all(f"on {name}" in page(replicas[0], f"/delivery/default/{webhooks.NAME}") for name in NAMES)
         chosen = next(one for one in letters if one["instance"] == "replica-1")
         assert act(replicas[0], "replay", {"batch": chosen["id"]}).body == {"replayed": {"batches": 1, "records": 1}}
         daemons.until(lambda: endpoint.delivered == Counter([1]) or None, "that one is delivered")

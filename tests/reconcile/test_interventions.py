@@ -78,7 +78,7 @@ async def test_what_the_audit_cannot_take_is_watched_all_the_same_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with started(tmp_path) as parts:
-        with stores.failing(tmp_path, parts.services.store):
+        with stores.engine(tmp_path).failing(parts.services.store):
             await parts.repositories.start([watching("telemetry", tmp_path / "missing", project="default")])
             assert parts.repositories.reconciler("telemetry") is not None
         assert await events(parts) == []

@@ -113,7 +113,7 @@ async def test_a_fault_that_cannot_be_written_is_shown_counted_and_notified_of(t
     async with started(tmp_path) as parts:
         store, one = parts.services.store, reconciler(parts)
         assert await seen(one, parts) == ("never-read", None, ["never-read", 0])
-        with stores.failing(tmp_path, store):
+        with stores.engine(tmp_path).failing(store):
             await reconciled(one)
         assert await seen(one, parts) == ("unreachable", DOWN, ["unreachable", 1])
         [found] = observers.cause_of_state(one)
@@ -145,7 +145,7 @@ async def test_a_failed_run_is_recorded_when_its_project_is_free(tmp_path: Path)
 async def test_a_requested_run_that_cannot_be_written_tells_why(tmp_path: Path) -> None:
     async with started(tmp_path) as parts:
         one = reconciler(parts, suspended=True)
-        with stores.failing(tmp_path, parts.services.store):
+        with stores.engine(tmp_path).failing(parts.services.store):
             await reconciled(one, Trigger.REQUEST)
         _, _, [_, failing] = await seen(one, parts)
         fault = one.memory.fault

@@ -345,8 +345,8 @@ class Connections:
 def _connect(address: str, name: str) -> psycopg.Connection[Row]:
     try:
         given = conninfo_to_dict(address)
-    except psycopg.ProgrammingError as cause:
-        raise Refused("The address of PostgreSQL is none; write it as postgresql://user@host:5432/database.") from cause
+    except psycopg.ProgrammingError:  # it quotes the address, with its password
+        raise Refused("The address of PostgreSQL is none; write it as postgresql://user@host:5432/database.") from None
     settings = {
         "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
         "statement_timeout": f"{STATEMENT_SECONDS}s",
