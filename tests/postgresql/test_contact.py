@@ -105,6 +105,7 @@ def test_a_server_that_hangs_is_as_good_as_gone(replica: Replica, own_server: Se
     recover(replica)
 
 
+@pytest.mark.slow
 def test_after_half_a_minute_nothing_is_served_and_everything_after_the_contact(
     replica: Replica, own_server: Server
 ) -> None:
