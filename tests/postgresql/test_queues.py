@@ -26,6 +26,7 @@ pytestmark = pytest.mark.providers
 NAMES = ("replica-0", "replica-1", "replica-2")
 LETTERS = f"{webhooks.PATH}/dead-letters"
 SECONDS = 60.0
+BIG = "x" * 4_000
 
 
 @pytest.fixture
@@ -210,6 +211,28 @@ def test_a_replica_that_stops_hands_its_queue_over_and_nothing_is_lost(
         daemons.until(lambda: set(endpoint.delivered) == set(range(200)) or None, "all is delivered")
 
 
+def test_nothing_is_lost_when_a_replica_is_killed_that_takes_over(
+    tmp_path: Path, database: Database, endpoint: Endpoint
+) -> None:
+    with running(tmp_path, database, handOver=True) as replicas:
+        key = prepare(replicas, endpoint)
+        for number in range(200):
+            bodies = [{"stringValue": f"record {number * 20 + one} {BIG}"} for one in range(20)]
+            assert webhooks.post(replicas[0], key, bodies).status == 200
+        replicas[0].process.send_signal(signal.SIGTERM)
+        daemons.until(lambda: size(replicas[1]) > 1_000 or None, "it hands over", seconds=SECONDS)
+        replicas[1].kill()
+        assert replicas[0].stop(seconds=SECONDS) == 0
+        kept = [peeked(one) for one in replicas]
+        assert set().union(*kept) | set(endpoint.delivered) == set(range(4_000))
+        assert "Of the queue of siem in the project default, another instance has" in replicas[0].output()
+
+
+def size(daemon: Daemon) -> int:
+    """The bytes of its queue files."""
+    return sum(path.stat().st_size for path in (daemon.state / "queues").glob("*/*/*.seg"))
+
+
 def test_without_other_replicas_the_queue_stays(tmp_path: Path, database: Database, endpoint: Endpoint) -> None:
     alone = replica(tmp_path, NAMES[0], database, handOver=True)
     try:
@@ -226,6 +249,7 @@ def test_without_other_replicas_the_queue_stays(tmp_path: Path, database: Databa
 def peeked(daemon: Daemon) -> Counter[int]:
     """The records in the files of a replica."""
     peek = [str(COMMAND), "queue", "peek", webhooks.NAME, "--state-dir", str(daemon.state), "--bodies", "-o", "json"]
+    peek += ["--limit", "1000000"]
     told = subprocess.run(peek, capture_output=True, check=False, timeout=SECONDS).stdout
     return Counter(int(number) for number in endpoints.NUMBER.findall(told))
 
