@@ -236,5 +236,24 @@ def test_changes_of_access_by_two_replicas_at_once_are_decided_one_after_the_oth
         print(f"a key ends after {within(partial(is_refused, replica), 'it ends'):.2f} s")
 
 
+def test_three_that_start_together_on_an_empty_database_make_one_admin(tmp_path: Path, database: Database) -> None:
+    three = Replicas(tmp_path, database=database, repositories=[])
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            assert len([*threads.map(Daemon.start, three.every.values())]) == 3
+        person = admin(three)
+        for replica in three.living():
+            assert replica.ask("GET", "/v1/me", None, person).status == 200
+            within(partial(has_users, replica, 1), "there is one user")
+        events = three.living()[0].get("/v1/audit-events").body["events"]
+        assert sorted((one["kind"], one["name"]) for one in events if one["action"] == "created") == [
+            ("Project", "default"),
+            ("User", "admin"),
+        ]
+    finally:
+        for one in three.living():
+            one.kill()
+
+
 def has_users(replica: Replica, number: int) -> bool:
     return len(replica.get("/v1/users").body["users"]) == number
