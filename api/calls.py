@@ -135,6 +135,12 @@ class Services:
     searches: AnswerMemory = field(default_factory=AnswerMemory)
     samples: Callable[[], Awaitable[Iterable[Sample]]] = _no_samples
 
+    @property
+    def revision(self) -> int:
+        """The newest revision that this process knows: by its reads and writes, or from other replicas."""
+        known = self.store.known_revision
+        return known if self.following is None else max(known, self.following.revision)
+
     def new_id(self) -> str:
         """Return a new ULID. It is no secret, so its randomness need not cost a system call."""
         randomness = _random.randbytes(ids.RANDOM_BYTES)
