@@ -36,6 +36,7 @@ from benchmarks import (
     polls,
     queueing,
     renderings,
+    replicas,
     starting,
     validating,
 )
@@ -81,6 +82,7 @@ def _of_full() -> Mapping[str, Measure]:
         "delivery-backlog": lambda: delivery_backlog.measure(gigabytes=10),
         "failing": lambda: failing.measure(seconds=600),
         "many": lambda: many.measure(repositories=1_000, interval=60),
+        "replicas": lambda: replicas.measure(resources=10_000, files=100_000, seconds=60),
         "first-read-large": lambda: [first_read.measure(files=100_000)],
     }
 

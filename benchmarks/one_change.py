@@ -6,6 +6,7 @@ rename of one small file. A client asks every two milliseconds on one connection
 
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -35,8 +36,8 @@ class Times:
 
 def measure(*, files: int, flat_files: int) -> list[Figure]:
     """With few files and with many, and with many in one folder."""
-    few, many = _times(files=FEW), _times(files=files)
-    flat = _times(files=flat_files, flat=True)
+    few, many = times(files=FEW), times(files=files)
+    flat = times(files=flat_files, flat=True)
     grown = many.p95 / few.p95
     what = f"one file of {files:,} changed, from the ref's move to the GET that shows it, 95th percentile of {COMMITS}"
     return [
@@ -52,12 +53,13 @@ def measure(*, files: int, flat_files: int) -> list[Figure]:
     ]
 
 
-def _within(what: str, times: Times, limit: float, more: str) -> Figure:
+def _within(what: str, found: Times, limit: float, more: str) -> Figure:
     beside = f"limit {limit:.0f} ms; {more}" if more else f"limit {limit:.0f} ms"
-    return Figure(what, f"{times.p95:.0f} ms, median {times.p50:.0f} ms", beside, f"{times.p95 / limit:.2f}")
+    return Figure(what, f"{found.p95:.0f} ms, median {found.p50:.0f} ms", beside, f"{found.p95 / limit:.2f}")
 
 
-def _times(*, files: int, flat: bool = False) -> Times:
+def times(*, files: int, flat: bool = False, settings: Mapping[str, object] | None = None) -> Times:
+    """Change one file after the other of so many; `settings` are further ones of the daemon."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         repository = folder / "corpus.git"
@@ -65,7 +67,7 @@ def _times(*, files: int, flat: bool = False) -> Times:
         numbers = [number * (files // COMMITS) for number in range(COMMITS)]
         commits = moving.prepare(repository, [(corpus.path(number, flat=flat), _changed(number)) for number in numbers])
         watched = daemons.watched(BENCH, repository, interval="1h")
-        with daemons.running(folder / "daemon", repositories=[watched], is_started=True) as running:
+        with daemons.running(folder / "daemon", repositories=[watched], settings=settings, is_started=True) as running:
             until_read(running, files=files)
             time.sleep(2 + files / 20_000)  # until what follows a first read is done: the history is searched, say
             took = [

@@ -1,4 +1,5 @@
-"""A later build of the product: the same program with another version number, and one more migration of PostgreSQL.
+"""A later build of the product: the same program with another version number, one more migration of PostgreSQL, and a
+table more that plans read.
 
 It is an environment of its own, which takes the libraries from that of the tests.
 """
@@ -12,12 +13,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MIGRATIONS = "reconciler/store/postgresql/migrations"
 VERSION = "99.0.0"
-# What an upgrade may do while the version before it runs: add. Both statements take a lock of a busy table.
+# What an upgrade may do while the version before it runs: add. The first two take a lock of a busy table.
 MIGRATION = """\
 -- oldest program: {oldest}
 alter table resource add column added_later text;
 create index resource_added_later on resource (added_later);
+create table later (name text);
 """
+READABLE = "later"
 SCRIPT = """\
 #!{python}
 import sys
@@ -34,6 +37,8 @@ def later(folder: Path) -> Path:
     (sources / "reconciler" / "version.py").write_text(f'__version__ = "{VERSION}"\n')
     last = max(int(path.name.split("_")[0]) for path in (sources / MIGRATIONS).glob("*.sql"))
     (sources / MIGRATIONS / f"{last + 1:04}_later.sql").write_text(MIGRATION.format(oldest=last))
+    rights = sources / "reconciler/store/postgresql/rights.py"
+    rights.write_text(rights.read_text().replace('    "wanted",\n)', f'    "wanted",\n    "{READABLE}",\n)'))
     environment = folder / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=60)
     [packages] = environment.glob("lib/python*/site-packages")

@@ -86,6 +86,7 @@ def _add_faults(report: Report, faults: Faults) -> None:
     if faults.take_overs is not None:
         seconds = faults.take_overs.seconds
         report.limited("a repository without a living holder", seconds, TAKE_OVER_LIMIT)
+        report.add("connections of PostgreSQL, at most", faults.take_overs.most_connections)
         report.wrong += [f"nobody took over {name}" for name in faults.take_overs.open()]
 
 

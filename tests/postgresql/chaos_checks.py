@@ -7,7 +7,7 @@ import contextlib
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests import daemons
@@ -54,10 +54,11 @@ def add_loads(report: Report, loads: Loads, cluster: Cluster) -> None:
     report.add("applies acknowledged", sum(len(one.acknowledged) for one in loads.applies))
     report.add("sign-ins", len(loads.sign_ins.cookies))
     report.add("log records acknowledged", sum(len(one.acknowledged) for one in loads.records))
-    answers = loads.answers()
-    failed = {key: count for key, count in sorted(answers.items()) if not 200 <= key[1] < 500}
-    told = ", ".join(f"{count} of {method} {status or 'none'}" for (method, status), count in failed.items())
-    report.add("answers", answers.total(), f"failed, and tried again: {told or 'none'}")
+    failed = sorted(loads.failed().items())
+    told = ", ".join(
+        f"{count} of {method} {status or 'none'} {code}".strip() for (method, status, code), count in failed
+    )
+    report.add("answers", sum(one.answers for one in loads.all()), f"failed, and tried again: {told or 'none'}")
     report.add("requests that nginx gave to another replica", len(cluster.balancer.tries()))
     report.wrong += [sentence for one in loads.all() for sentence in one.wrong]
 
@@ -91,8 +92,8 @@ def check_versions(report: Report, loads: Loads, cluster: Cluster) -> None:
 
 def check_sessions(report: Report, loads: Loads, cluster: Cluster) -> None:
     for replica in cluster.replicas:
-        caller = Caller(replica.port)
-        valid = [loads.sign_ins.look(cookie, caller) == 200 for cookie in loads.sign_ins.cookies]
+        with Caller(replica.port) as caller:
+            valid = [loads.sign_ins.look(cookie, caller) == 200 for cookie in loads.sign_ins.cookies]
         if not all(valid):
             report.wrong.append(f"{valid.count(False)} of {len(valid)} sessions are not valid any more")
     report.add("sessions valid at each replica", len(loads.sign_ins.cookies))
@@ -125,32 +126,31 @@ def check_audit(report: Report, cluster: Cluster) -> None:
 
 def revoked(cluster: Cluster, times: int) -> list[float]:
     """Remove keys at one replica after the other; the seconds until each replica refuses each of them."""
-    callers = [Caller(one.port) for one in cluster.replicas]
-    seconds: list[float] = []
-    for number in range(times):
-        body = {"name": f"removed-{number}", "role": "viewer", "project": "default"}
-        made = cluster.post("/v1/api-keys", body)
-        assert made.status == 201, made.status
-        headers = {"Authorization": f"Bearer {made.body['apiKey']['key']}"}
+    with contextlib.ExitStack() as stack:
+        callers = [stack.enter_context(Caller(one.port)) for one in cluster.replicas]
+        return [second for number in range(times) for second in _revoked(cluster, callers, number)]
 
-        def statuses(headers: Mapping[str, str] = headers) -> list[int]:
-            return [one.ask("GET", "/v1/me", headers=headers).status for one in callers]
 
-        def is_known(ask: Callable[[], list[int]] = statuses) -> bool:
-            return set(ask()) == {200}
+def _revoked(cluster: Cluster, callers: Sequence[Caller], number: int) -> list[float]:
+    body = {"name": f"removed-{number}", "role": "viewer", "project": "default"}
+    made = cluster.post("/v1/api-keys", body)
+    assert made.status == 201, made.status
+    headers = {"Authorization": f"Bearer {made.body['apiKey']['key']}"}
 
-        daemons.until(is_known, "each replica knows the key")
-        removed = callers[number % len(callers)].ask("DELETE", f"/v1/api-keys/{made.body['apiKey']['id']}")
-        begun = time.monotonic()
-        assert removed.status == 204, removed
-        first: dict[int, float] = {}
-        while len(first) < len(callers):
-            for which, status in enumerate(statuses()):
-                if status == 401:
-                    first.setdefault(which, time.monotonic() - begun)
-            assert time.monotonic() - begun < REVOKED_LIMIT * 10, f"a removed key is taken: {first}"
-        seconds += first.values()
-    return seconds
+    def statuses() -> list[int]:
+        return [one.ask("GET", "/v1/me", headers=headers).status for one in callers]
+
+    daemons.until(lambda: set(statuses()) == {200}, "each replica knows the key")
+    removed = callers[number % len(callers)].ask("DELETE", f"/v1/api-keys/{made.body['apiKey']['id']}")
+    begun = time.monotonic()
+    assert removed.status == 204, removed
+    first: dict[int, float] = {}
+    while len(first) < len(callers):
+        for which, status in enumerate(statuses()):
+            if status == 401:
+                first.setdefault(which, time.monotonic() - begun)
+        assert time.monotonic() - begun < REVOKED_LIMIT * 10, f"a removed key is taken: {first}"
+    return [*first.values()]
 
 
 def _history(replica: Daemon, name: str, *, project: str) -> list[tuple[int, str]]:

@@ -24,6 +24,7 @@ from tests.servers import processes
 SOON_SECONDS, LATE_SECONDS = (1.0, 4.0), 25.0  # until a killed replica is started again
 LATE_SHARE = 0.2  # longer than a lease lasts, so that another replica takes over
 STEP_SECONDS = 0.1
+CONNECTIONS = "select count(*) from pg_stat_activity where datname = %s"
 LEASES = "select repository, holder, number, until::text from lease"
 
 
@@ -100,6 +101,7 @@ class TakeOvers(threading.Thread):
     def __init__(self, server: Server) -> None:
         super().__init__(name="take-overs", daemon=True)
         self.seconds: list[float] = []
+        self.most_connections = 0
         self._server = server
         self._rows: dict[str, tuple[str, int, str]] = {}
         self._orphans: dict[str, tuple[float, tuple[str, int, str]]] = {}
@@ -113,6 +115,8 @@ class TakeOvers(threading.Thread):
                 while not self._is_ended.wait(STEP_SECONDS):
                     rows = connection.execute(LEASES).fetchall()
                     self._note({name: (holder, number, until) for name, holder, number, until in rows})
+                    (connections,) = connection.execute(CONNECTIONS, [clusters.DATABASE]).fetchone() or (0,)
+                    self.most_connections = max(self.most_connections, connections)
             self._is_ended.wait(STEP_SECONDS)
 
     def end(self) -> None:
@@ -127,6 +131,11 @@ class TakeOvers(threading.Thread):
             for name, row in self._rows.items():
                 if row[0] == holder:
                     self._orphans.setdefault(name, (now, row))
+
+    def holds(self, holder: str) -> bool:
+        """True if this replica holds a repository."""
+        with self._lock:
+            return any(row[0] == holder for row in self._rows.values())
 
     def open(self) -> list[str]:
         """Return what nobody has taken over yet."""
@@ -169,7 +178,7 @@ class Faults:
             elif self.cluster.server is not None:
                 self.cluster.server.restart("immediate" if self.done["restart"] % 2 else "fast")
             self.done[due.kind] += 1
-        while self._stopped:
+        while self._stopped or time.monotonic() < begun + self.plan.seconds:
             self._continue()
             time.sleep(STEP_SECONDS)
 

@@ -39,11 +39,12 @@ ROUTED_SECONDS = 30.0
 
 
 class Load(threading.Thread):
-    """One client. `answers` counts what it got by method and status, 0 for none."""
+    """One client. `answers` counts what it got, `failed` what is wrong with the service by method, status and code."""
 
     def __init__(self, name: str, port: int) -> None:
         super().__init__(name=name, daemon=True)
-        self.answers: Counter[tuple[str, int]] = Counter()
+        self.answers = 0
+        self.failed: Counter[tuple[str, int, str]] = Counter()
         self.wrong: list[str] = []
         self._caller = Caller(port)
         self._ended = threading.Event()
@@ -58,6 +59,8 @@ class Load(threading.Thread):
                 self.once()
         except BaseException as failure:  # whoever waits for the end is to know
             self._failure = failure
+        finally:
+            self._caller.close()
 
     def once(self) -> None:
         """Do one thing, to its end."""
@@ -74,6 +77,13 @@ class Load(threading.Thread):
             raise self._failure
         assert not self.is_alive(), f"{self.name} does not end"
 
+    def note(self, method: str, answer: Answer) -> None:
+        """Count an answer; status 0 is none."""
+        self.answers += 1
+        if answer.status == 0 or answer.status >= 500:
+            codes = answer.body.get("codes", []) if isinstance(answer.body, dict) else []
+            self.failed[method, answer.status, codes[0] if codes else ""] += 1
+
     def rest(self, least: float, most: float) -> None:
         """Wait a moment."""
         self._ended.wait(self._random.uniform(least, most))
@@ -85,7 +95,7 @@ class Load(threading.Thread):
             headers["X-Revision"] = self.revision
         body = None if value is None else json.dumps(value).encode()
         answer = self._caller.ask(method, path, body, project=project, headers=headers)
-        self.answers[method, answer.status] += 1
+        self.note(method, answer)
         if answer.status in (200, 202):
             self.revision = answer.headers.get(REVISION, self.revision)
         return answer
@@ -221,7 +231,7 @@ class SignIns(Load):
     def look(self, cookie: str, caller: Caller) -> int:
         """Read with a session; the status."""
         answer = caller.ask("GET", "/v1/me", headers={"Cookie": cookie})
-        self.answers["GET", answer.status] += 1
+        self.note("GET", answer)
         if answer.status in (401, 403):
             self.wrong.append(f"a session is lost: {answer.body}")
         return answer.status
@@ -230,7 +240,7 @@ class SignIns(Load):
         form = urlencode({"name": name, "password": PASSWORD, "back": "/account"}).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": self._origin}
         answer = self._caller.ask("POST", "/sign-in", form, headers=headers)
-        self.answers["POST", answer.status] += 1
+        self.note("POST", answer)
         cookie = re.match(r"[^=]+=[^;]+", answer.headers.get("set-cookie", ""))
         if answer.status == 303 and cookie is not None:
             self.cookies.append(cookie[0])
@@ -255,7 +265,7 @@ class Records(Load):
         headers = {"Authorization": f"Bearer {daemons.KEY}", "Content-Type": "application/json"}
         content = json.dumps(body).encode()
         answer = self._caller.ask("POST", "/v1/logs", content, project=self.project, headers=headers)
-        self.answers["POST", answer.status] += 1
+        self.note("POST", answer)
         if answer.status != 200:
             self.rest(AGAIN_SECONDS, 2 * AGAIN_SECONDS)
             return
@@ -279,9 +289,9 @@ class Loads:
         """Return each of them."""
         return [*self.commits, *self.applies, self.sign_ins, *self.records]
 
-    def answers(self) -> Counter[tuple[str, int]]:
-        """Count the answers of all."""
-        return sum((one.answers for one in self.all()), Counter[tuple[str, int]]())
+    def failed(self) -> Counter[tuple[str, int, str]]:
+        """Count what was wrong with the service, for all."""
+        return sum((one.failed for one in self.all()), Counter[tuple[str, int, str]]())
 
     def end(self) -> None:
         """Begin nothing more, and wait until all that was begun is done."""
@@ -331,10 +341,10 @@ def _delivering(sink: Sink) -> list[dict[str, Any]]:
 
 def _until_routed(port: int, *, project: str) -> None:
     """Wait until a replica delivers records of the project."""
-    caller = Caller(port)
 
     def is_routed() -> bool:
-        answer = caller.ask("GET", "/v1/destinations/sink/delivery", project=project)
+        with Caller(port) as caller:
+            answer = caller.ask("GET", "/v1/destinations/sink/delivery", project=project)
         return answer.status == 200 and bool(answer.body["delivery"]["configurations"])
 
     daemons.until(is_routed, "records are delivered", seconds=ROUTED_SECONDS)

@@ -11,9 +11,9 @@ import contextlib
 import functools
 import http.client
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 
 from tests import daemons
 from tests.daemons import COMMAND, KEY, Answer, Daemon
@@ -37,6 +37,14 @@ class Caller:
     def __init__(self, port: int, *, seconds: float = ANSWER_SECONDS) -> None:
         self._port, self._seconds = port, seconds
         self._connection: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> "Caller":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def ask(
         self,
@@ -88,7 +96,6 @@ class Cluster:
         self._make = make
         self.balancer = balancer
         self.server = server
-        self._own = threading.local()
 
     @property
     def web_url(self) -> str:
@@ -96,11 +103,9 @@ class Cluster:
         return web_url(self.balancer.port)
 
     def ask(self, method: str, path: str, body: bytes | None = None, *, project: str | None = None) -> Answer:
-        """One request through nginx, with the operator's key, on the connection of the calling thread."""
-        caller: Caller | None = getattr(self._own, "caller", None)
-        if caller is None:
-            caller = self._own.caller = Caller(self.balancer.port)
-        return caller.ask(method, path, body, project=project)
+        """One request through nginx, with the operator's key, on a connection of its own."""
+        with Caller(self.balancer.port) as caller:
+            return caller.ask(method, path, body, project=project)
 
     def post(self, path: str, body: object, *, project: str | None = None) -> Answer:
         """POST a value as JSON through nginx."""
@@ -130,7 +135,8 @@ def web_url(port: int) -> str:
 
 def is_ready(replica: Daemon) -> bool:
     """True if the replica answers and its store is open."""
-    return Caller(replica.port, seconds=5).ask("GET", "/readyz", headers={}).status == 200
+    with Caller(replica.port, seconds=5) as caller:
+        return caller.ask("GET", "/readyz", headers={}).status == 200
 
 
 @contextlib.contextmanager

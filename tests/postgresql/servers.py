@@ -10,6 +10,7 @@ run as root: then an ordinary user runs it, in a folder that this user owns.
 """
 
 import atexit
+import contextlib
 import functools
 import os
 import pwd
@@ -119,6 +120,12 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def process_id(self) -> int:
+        """The process that started all others of it."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def socket(self) -> Path:
         """The folder with its socket."""
         return self._folder
@@ -144,6 +151,15 @@ class Server:
         """Stop it and start it again, on the same socket and port."""
         self.stop(mode)
         self.start()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all of its processes, SIGSTOP for instance."""
+        assert self._process is not None
+        main = self._process.pid  # each session has a process of its own, outside of its group
+        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        for one in (main, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, number)
 
     def kill(self) -> None:
         """Kill all of its processes at once."""

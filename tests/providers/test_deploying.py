@@ -156,11 +156,13 @@ def test_a_replica_keeps_its_volume_and_has_no_powers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("drain", [1, 5, 600])
-def test_a_stop_has_the_time_that_it_needs(drain: int, tmp_path: Path) -> None:
-    pod = manifests({**NEEDED, "drainSeconds": drain}, tmp_path)["StatefulSet/telemetry-reconciler"]["spec"]["template"]
+@pytest.mark.parametrize("hands_over", [False, True])
+def test_a_stop_has_the_time_that_it_needs(drain: int, hands_over: bool, tmp_path: Path) -> None:
+    values = {**NEEDED, "drainSeconds": drain, "settings": {"delivery": {"handOver": hands_over}}}
+    pod = manifests(values, tmp_path)["StatefulSet/telemetry-reconciler"]["spec"]["template"]
     (container,) = pod["spec"]["containers"]
     waits = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert pod["spec"]["terminationGracePeriodSeconds"] > waits + drain + 5
+    assert pod["spec"]["terminationGracePeriodSeconds"] > waits + drain * (1 + hands_over) + 5
 
 
 def test_services_and_budget_choose_the_replicas(tmp_path: Path) -> None:

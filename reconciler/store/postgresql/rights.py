@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from psycopg import conninfo, sql
 
 from reconciler.model.errors import Refused
-from reconciler.store.postgresql import inspection
+from reconciler.store.postgresql import inspection, migrating
 from reconciler.store.postgresql.inspection import Connection
 from reconciler.store.records import RoleReport
 
@@ -94,6 +94,9 @@ def settle(url: str, worker_url: str) -> str:
         raise Refused("`store.workerUrl` leads to another database than `store.url`; name the same one in both.")
     with inspection.connected(url) as owner:
         [(schema,)] = owner.execute("select current_schema()").fetchall()
+        if (inspection.migration(owner) or 0) > migrating.migrations()[-1].number:
+            # A later version shares the store during an upgrade. It granted what its own plans read, and this one's.
+            return worker_connection(worker_url, schema=schema)
         # The rights of a role with powers are not touched: they may be the service's own.
         if (report.unread or report.more) and not _powers(owner, report.name):
             with owner.transaction():
