@@ -2,7 +2,7 @@
 # PYTHON=python3.12 chooses the interpreter; without it scripts/setup takes the first one that is new enough.
 
 .DEFAULT_GOAL := run
-.PHONY: install run test test-providers test-slow test-as-ordinary-user screenshots check bench bench-full soak clean
+.PHONY: install run test test-providers test-postgresql test-slow test-as-ordinary-user screenshots check bench bench-full soak clean
 
 # The stamps lie inside .venv, so that removing it sets everything up again. PYTHON reaches scripts/setup as a variable.
 export PYTHON
@@ -56,9 +56,17 @@ tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.js
 
 # Real identity providers, a real browser, a real Collector and a real PostgreSQL.
 test-providers: .venv/installed-for-development $(PROVIDERS)
-	scripts/test -m providers --numprocesses=3 --dist=loadfile tests/providers tests/postgresql
+	scripts/test -m "providers and not slow" --numprocesses=3 --dist=loadfile tests/providers tests/postgresql
+	TEST_STORE=postgresql scripts/test --numprocesses=3 --dist=loadfile tests/api/test_matrix.py tests/api/test_roles.py \
+		tests/scenarios/attacks
 
-test-slow: .venv/installed-for-development $(PROVIDERS)
+# The suites that keep their stores on either engine.
+test-postgresql: .venv/installed-for-development .venv/postgresql/unpacked
+	TEST_STORE=postgresql scripts/test --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests/api tests/planner \
+		tests/reconcile tests/worker tests/scenarios/attacks tests/scenarios/interface tests/scenarios/one_writer \
+		tests/scenarios/properties
+
+test-slow: .venv/installed-for-development $(PROVIDERS) test-postgresql
 	scripts/test -m "slow or providers" --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 # What concerns Git, where root and others differ: who owns a repository, and who may read it.

@@ -62,7 +62,7 @@ class Edge:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 # The revision is looked up now: whatever the answer shows was read before.
-                revision = (b"x-revision", b"%d" % services.store.known_revision)
+                revision = (b"x-revision", b"%d" % services.revision)
                 own = [(b"x-request-id", call.request.encode()), revision]
                 if stale is not None:
                     own.append((b"x-stale", b"%d" % stale))

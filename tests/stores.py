@@ -17,14 +17,19 @@ from typing import Any
 
 import psycopg
 
-from reconciler.store import engines
+from reconciler.store import audit, engines
+from reconciler.store.audit import VerifiedChain
+from reconciler.store.contract import Store
 from reconciler.store.engines import OpenedStore
-from reconciler.worker.client import WorkerClient
+from tests.postgresql.engine import PostgresqlEngine
 from tests.postgresql.servers import Database, Server
+from tests.store import looking
+from tests.store.engines import Engine, SqliteEngine
 
 IS_POSTGRESQL = os.environ.get("TEST_STORE") == "postgresql"
 
 _databases: dict[Path, Database] = {}
+_states: dict[int, Path] = {}  # by the identity of the open store
 
 
 @functools.cache
@@ -57,15 +62,50 @@ async def opened(state: Path) -> OpenedStore:
     """Open the store of a state directory in this process."""
     made = database(state)
     if made is None:
-        return await engines.open_store(f"sqlite:///{state / 'store.db'}", state)
-    return await engines.open_store(made.url, state, worker_url=made.worker_url)
+        opened = await engines.open_store(f"sqlite:///{state / 'store.db'}", state)
+    else:
+        opened = await engines.open_store(made.url, state, worker_url=made.worker_url)
+    _states[id(opened.store)] = state
+    return opened
 
 
-def worker(store: OpenedStore, mirrors: Path) -> WorkerClient:
-    """Return a worker for an open store: as tests use it on SQLite, it is granted everything."""
+def worker_options(store: OpenedStore, mirrors: Path) -> dict[str, Any]:
+    """Arguments of a `WorkerClient` for an open store: as tests use it on SQLite, it is granted everything."""
     if not store.worker_connection:
-        return WorkerClient()
-    return WorkerClient(granted=(store.store.address, str(mirrors)), connection=store.worker_connection)
+        return {}
+    return {"granted": (store.store.address, str(mirrors)), "connection": store.worker_connection}
+
+
+def engine(state: Path) -> Engine:
+    """The engine of the store of a state directory, as the suite of its promises sees it."""
+    made = database(state)
+    return SqliteEngine(state / "store.db") if made is None else PostgresqlEngine(made)
+
+
+def state_of(store: Store) -> Path:
+    """The state directory of a store that was opened here."""
+    return _states[id(store)]
+
+
+def tables(state: Path) -> dict[str, list[dict[str, Any]]]:
+    """Every row of a store by its table."""
+    with sql(state) as store:
+        return {name: store.table(name) for name in store.tables()}
+
+
+def content(state: Path) -> dict[str, bytes]:
+    """What the files of a store hold, by their names; on PostgreSQL its tables, whose files it keeps to itself."""
+    if database(state) is None:
+        return looking.files(state / "store.db")
+    return {name: repr(rows).encode() for name, rows in tables(state).items()}
+
+
+def verify(state: Path) -> VerifiedChain:
+    """Verify the audit."""
+    made = database(state)
+    if made is None:
+        return audit.verify(state / "store.db")
+    return engines.verify_audit(made.url, known=None, since=None)[0]
 
 
 @contextlib.contextmanager
@@ -118,6 +158,27 @@ class Statements:
 
     def __init__(self, connection: "sqlite3.Connection | psycopg.Connection[Any]") -> None:
         self._connection = connection
+
+    def tables(self) -> list[str]:
+        """The names of the tables."""
+        if isinstance(self._connection, sqlite3.Connection):
+            found = self.execute("select name from sqlite_schema where type = 'table'")
+        else:
+            found = self.execute("select tablename from pg_tables where schemaname = 'public'")
+        return sorted(name for (name,) in found)
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """Every row of a table."""
+        cursor = self._connection.execute(f'select * from "{name}"')  # noqa: S608
+        columns = [one[0] for one in cursor.description or ()]
+        return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+
+    def count_revision(self) -> None:
+        """Count one change of the store."""
+        if isinstance(self._connection, sqlite3.Connection):
+            self.execute("update fact set value = value + 1 where key = 'revision'")
+        else:
+            self.execute("update fact set number = number + 1 where key = 'revision'")
 
     def execute(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
         """Run one; return its rows."""

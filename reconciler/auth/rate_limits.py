@@ -30,7 +30,8 @@ class BoundedDict(OrderedDict[K, V]):
 class OnceOnly:
     """Accepts each value once, of as many as are remembered.
 
-    A restart forgets them. The provider also accepts a code only once (RFC 6749, 4.1.2).
+    A restart forgets them, and another replica does not know them. The provider also accepts a code only once (RFC
+    6749, 4.1.2).
     """
 
     def __init__(self, most: int) -> None:

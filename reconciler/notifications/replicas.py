@@ -8,6 +8,7 @@ from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.replicas.work import Work
 
 GONE = timedelta(minutes=2)  # without a beat; a restart takes less
+EVERY_SECONDS = 10.0  # between two questions
 FORGOTTEN = timedelta(days=7)  # a replica that has not come back by then is not missed any more
 
 Ages = Callable[[], Awaitable[Mapping[str, timedelta]]]
@@ -37,12 +38,20 @@ class ReplicaObserver:
         self._work = work
         self._gone = gone
         self._alive_at: dict[str, float] = {}
+        self._last: tuple[float, Look] | None = None
 
     async def look(self) -> Look:
         """Return the replicas that are gone. One replica looks. Raises StoreFault."""
+        now = self._monotonic()
         if not self._work.is_mine:
             self._alive_at.clear()
+            self._last = None
             return Look(Domain.REPLICAS, (), frozenset())
+        if self._last is None or now - self._last[0] >= EVERY_SECONDS:
+            self._last = now, await self._ask()
+        return self._last[1]
+
+    async def _ask(self) -> Look:
         await self._forget(FORGOTTEN)
         ages, now = await self._ages(), self._monotonic()
         # A replica that left in good order has some time to come back, too: a restart resolves nothing.

@@ -19,7 +19,7 @@ from reconciler.replicas.peers import MOST_BYTES, SECONDS, Header, Peer, PeerAns
 from reconciler.replicas.tokens import PeerTokens
 
 CONNECT_SECONDS = 2.0
-CONNECTIONS = 32  # to all replicas together
+CONNECTIONS = 256  # to all replicas together; a read may wait for a minute
 KEPT_SECONDS = 10.0  # that a connection waits to be used again
 
 

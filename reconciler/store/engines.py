@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from reconciler.model.audit_chain import ChainHead
     from reconciler.store.audit import VerifiedChain
     from reconciler.store.estates import StoredEstate
-    from reconciler.store.files import DatabasePlaces
+    from reconciler.store.files import DatabasePlaces, Watch
+    from reconciler.store.records import DamagedVersion
 
 
 class OpenedStore(NamedTuple):
@@ -104,6 +105,16 @@ def verify_audit(url: str, *, known: "ChainHead | None", since: str | None) -> "
     from reconciler.store.postgresql import estate
 
     return estate.verify_audit(url, known=known, since=since)
+
+
+def damaged_versions(url: str, *, watch: "Watch") -> "list[DamagedVersion]":
+    """Return every version of a store on a server that does not match its checksum.
+
+    Raises Refused when the time is up, StoreFault.
+    """
+    from reconciler.store.postgresql import estate
+
+    return estate.damaged_versions(url, watch=watch)
 
 
 def stored_estate(place: "DatabasePlaces | str") -> "StoredEstate":

@@ -98,6 +98,8 @@ class SqlStore(abc.ABC):
         self._listeners.append((kind, listener))
 
     def announce(self, change: Announced) -> None:
+        if isinstance(change, records.Committed):
+            self._revision = max(self._revision, change.revision)
         for kind, listener in self._listeners:
             if isinstance(change, kind):
                 listener(change)

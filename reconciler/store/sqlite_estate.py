@@ -1,7 +1,6 @@
 """An estate in the two files of SQLite (`estates`)."""
 
 import contextlib
-import itertools
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -18,7 +17,6 @@ from reconciler.store.records import DamagedVersion
 from reconciler.store.statements import Row
 
 MADE = ".copying"  # how the name ends of what does not count yet
-BATCH = 500  # rows, of which one may be large
 
 
 class SqliteEstate:
@@ -48,9 +46,7 @@ class SqliteEstate:
         assert found is not None
         marks = ", ".join("?" * len(columns))
         statement = f"insert into {_quoted(table.name)} ({_listed(columns)}) values ({marks})"  # noqa: S608 - names of the schema
-        coming = iter(rows)
-        while batch := list(itertools.islice(coming, BATCH)):
-            found.executemany(statement, batch)
+        found.executemany(statement, rows)
 
     def clear(self, table: Table) -> None:
         found = self._of(table)

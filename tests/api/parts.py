@@ -5,7 +5,7 @@ Only time is not real: it stands still until a test moves it, so that whole answ
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -82,12 +82,17 @@ class Parts:
 
 
 @asynccontextmanager
-async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncIterator[Parts]:
-    """All parts, on the loop that runs this, with the project `default`."""
+async def started(
+    folder: Path, *, reader: WorkerClient | None = None, worker: Callable[..., WorkerClient] = WorkerClient
+) -> AsyncIterator[Parts]:
+    """All parts, on the loop that runs this, with the project `default`.
+
+    `reader` is the worker on SQLite; `worker` makes one on either engine.
+    """
     clock = Moment()
     opened = await stores.opened(folder)
     store, operations = opened.store, opened.operations
-    reader = reader or stores.worker(opened, folder / "mirrors")
+    reader = reader or worker(**stores.worker_options(opened, folder / "mirrors"))
     try:
         await store.create_project(DEFAULT, at=AT)
         accounts = Accounts(store, await store.directory(), clock=clock)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from unittest.mock import ANY
@@ -15,7 +14,7 @@ from reconciler.model.principals import Role
 from reconciler.reconcile import interventions
 from reconciler.store.contract import Moved
 from reconciler.store.records import AuditRow, Record
-from reconciler.store.sqlite import SqliteStore
+from tests import stores
 from tests.api.conftest import Follow, connect, make_key, until
 from tests.api.parts import AT, SERVICE, Parts, destination
 from tests.repositories import Repository
@@ -109,13 +108,12 @@ def named(*names: str) -> list[dict[str, str]]:
 
 
 def audited(services: Services, name: str) -> Sequence[tuple[Any, ...]]:
-    assert isinstance(services.store, SqliteStore)
-    with sqlite3.connect(services.store.path) as connection:
-        return connection.execute(
+    with stores.sql(stores.state_of(services.store)) as store:
+        return store.execute(
             "select at, actor, action, kind, version_before, version_after, run, detail from audit "
             "where kind = 'Repository' and action = 'approved' and name = ?",
-            (name,),
-        ).fetchall()
+            name,
+        )
 
 
 async def test_what_is_held_is_shown_and_goes_when_it_is_approved(held: Held, services: Services) -> None:

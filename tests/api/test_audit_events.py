@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
@@ -14,9 +13,8 @@ from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import Role
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.server.schedules import AuditUpkeep
-from reconciler.store import audit
 from reconciler.store.audit import RedactedEvents
-from reconciler.store.sqlite import SqliteStore
+from tests import stores
 from tests.api import parts
 from tests.api.callers import OTHER, OWN, UNKNOWN, ask
 from tests.api.conftest import Follow, Populated, connect, make_key
@@ -314,8 +312,7 @@ async def test_a_redaction_leaves_a_chain_that_says_so(
     assert answer.status_code == 200, answer.text
     assert secret not in (await client.get("/v1/audit-events")).text
     (redacted,) = await events(client, "name=a&action=redacted")
-    assert isinstance(services.store, SqliteStore)
-    assert audit.verify(services.store.path).redacted[-1] == RedactedEvents(1, f"event {redacted['id']}")
+    assert stores.verify(stores.state_of(services.store)).redacted[-1] == RedactedEvents(1, f"event {redacted['id']}")
     await client.post(f"/v1/repositories/r-{project}/resume")
 
 
@@ -356,7 +353,6 @@ async def test_refused_attempts_are_counted_and_written_together(services: Servi
 
 async def test_the_chain_fits_whatever_was_done(services: Services, client: httpx2.AsyncClient) -> None:
     await apply(client, "a")
-    assert isinstance(services.store, SqliteStore)
-    verified = audit.verify(Path(services.store.path))
+    verified = stores.verify(stores.state_of(services.store))
     assert verified.head == (await services.store.audit_ends())[1]
     assert verified.events > 0

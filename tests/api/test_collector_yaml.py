@@ -7,8 +7,7 @@ import httpx2
 import pytest
 
 from api.calls import Services
-from reconciler.store.sqlite import SqliteStore
-from tests.store import looking
+from tests import stores
 
 pytestmark = pytest.mark.anyio
 
@@ -181,7 +180,6 @@ async def test_a_redaction_leaves_the_text_in_no_rendering_and_in_no_file(
     client: httpx2.AsyncClient, services: Services, project: str
 ) -> None:
     canary = "canary-of-a-path"
-    assert isinstance(services.store, SqliteStore)
 
     def reading(path: str) -> dict[str, Any]:
         given = [{"name": "include", "value": [path]}]
@@ -199,5 +197,5 @@ async def test_a_redaction_leaves_the_text_in_no_rendering_and_in_no_file(
     await services.applier.render(project)
     assert canary not in (await client.get(PATH)).text
     assert ((await client.get(BEFORE)).status_code, (await client.get(BEFORE)).json()) == (404, no_other())
-    files = looking.files(services.store.path)
+    files = stores.content(stores.state_of(services.store))
     assert [name for name, content in files.items() if canary.encode() in content] == []

@@ -1,8 +1,6 @@
 """Versions, runs and dry runs are told field by field, without secrets."""
 
 import json
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import httpx2
@@ -10,6 +8,7 @@ import pytest
 
 from api.calls import Services
 from reconciler.model.principals import Role
+from tests import stores
 from tests.api.conftest import Follow, connect, make_key, until
 from tests.api.parts import destination
 from tests.repositories import Repository
@@ -243,9 +242,9 @@ async def test_a_damaged_version_is_told_and_compared_with_nothing(
 ) -> None:
     await apply(client, holding(443, OLD))
     await apply(client, holding(8443, OLD))
-    damage = "update version set body = x'7b' where project = ? and name = 'a' and version = 1"
-    with closing(sqlite3.connect(services.store.address)) as connection, connection:
-        connection.execute(damage, (project,))
+    damage = "update version set body = ? where project = ? and name = 'a' and version = 1"
+    with stores.sql(stores.state_of(services.store)) as store:
+        store.execute(damage, b"{", project)
     for path in ("1", "1/changes", "2/changes"):
         answer = await client.get(f"{PATH}/{path}")
         assert (answer.status_code, answer.json()["codes"]) == (500, ["resource-damaged"])

@@ -13,11 +13,10 @@ from api.calls import Services
 from reconciler.auth import changes
 from reconciler.model.directory import Amendment, Audited, Member, ProviderIdentity
 from reconciler.model.principals import Role
-from reconciler.store.sqlite import SqliteStore
+from tests import stores
 from tests.api import parts
 from tests.api.conftest import connect, make_key
 from tests.auth import arrivals, directories
-from tests.store import looking
 
 pytestmark = pytest.mark.anyio
 
@@ -65,9 +64,8 @@ async def test_a_code_is_shown_once_and_kept_as_a_digest(
     assert await waiting(client, project) == [shown]
     kept = services.accounts.directory.invitations[shown["id"]]
     assert kept.digest == changes.code_digest(code)
-    assert isinstance(services.store, SqliteStore)
     assert (await services.store.directory()).invitations[shown["id"]] == kept
-    assert code[4:].encode() not in b"".join(looking.files(services.store.path).values())
+    assert code[4:].encode() not in b"".join(stores.content(stores.state_of(services.store)).values())
 
 
 async def test_an_address_waits_without_a_code_and_once(client: httpx2.AsyncClient, project: str) -> None:

@@ -19,12 +19,11 @@ from reconciler.auth import changes
 from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited, Member
 from reconciler.model.principals import Role
-from reconciler.store.sqlite import SqliteStore
+from tests import stores
 from tests.api import parts
 from tests.api.callers import OTHER, OWN, PASSWORD, Answer, Caller, ask, password_header
 from tests.api.conftest import Populated
 from tests.auth import directories
-from tests.store import looking
 
 pytestmark = pytest.mark.anyio
 
@@ -459,8 +458,7 @@ async def test_the_use_of_a_key_is_noted_without_a_write_and_written_once(asking
 def files(populated: Populated) -> dict[str, bytes]:
     """Return what the store wrote."""
     store = populated.parts.services.store
-    assert isinstance(store, SqliteStore)
-    return looking.files(store.path)
+    return stores.content(stores.state_of(store))
 
 
 @pytest.mark.slow

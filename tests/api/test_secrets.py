@@ -1,15 +1,14 @@
 """A secret that goes in never comes out, whatever is done with it and whatever is wrong with it."""
 
 import json
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
 from typing import Any
 
 import httpx2
 import pytest
 
 from api.calls import Services
+from tests import stores
 from tests.api.conftest import Follow, connect
 from tests.api.parts import destination
 from tests.repositories import Repository
@@ -393,19 +392,11 @@ async def test_no_table_of_the_store_but_one_column_holds_a_secret(
     await apply(watchful, mine)
     await apply(watchful, mine | {"metadata": {"name": "c", "description": "edited"}})
     await watchful.delete("/v1/resources/Destination/c")
-    with closing(sqlite3.connect(f"file:{services.store.path}?mode=ro", uri=True)) as store:  # type: ignore[attr-defined]
-        tables = [row[0] for row in store.execute("select name from sqlite_schema where type = 'table'")]
-        columns = [
-            (table, column[1])
-            for table in tables
-            for column in store.execute(f'pragma table_info("{table}")').fetchall()
-        ]
-        holding_it = {
-            f"{table}.{column}"
-            for table, column in columns
-            if store.execute(
-                f'select 1 from "{table}" where instr(cast("{column}" as text), ?)',  # noqa: S608 - from the schema
-                (canary,),
-            ).fetchone()
-        }
+    holding_it = {
+        f"{table}.{column}"
+        for table, rows in stores.tables(stores.state_of(services.store)).items()
+        for row in rows
+        for column, value in row.items()
+        if canary in str(value)
+    }
     assert holding_it == {"version.secrets"}

@@ -267,3 +267,41 @@ def test_somebody_is_asked_first(
 def test_a_refusal_is_told_as_the_service_says_it(program: Program, service: Service) -> None:
     service.answer(f"POST {SIEM}/replay", {"errors": ["Your role does not allow that."]}, 403)
     assert program("queue", "replay", "siem") == (1, "", "error: your role does not allow that\n")
+
+
+def test_several_instances_are_rows_of_their_own_and_a_missing_one_is_told(program: Program, service: Service) -> None:
+    parts = [{"instance": "one", "delivery": delivery()}, {"instance": "two", "delivery": down()}]
+    asked = [
+        *({"instance": name, "problem": None} for name in ("one", "two")),
+        {"instance": "three", "problem": "It does not answer."},
+    ]
+    whole = {"deliveries": [{**down(), "instances": parts}], "instances": asked}
+    service.answer("GET /v1/deliveries", whole)
+    outcome = program("queue", "status")
+    assert [line.split()[:3] for line in outcome.out.splitlines()[:3]] == [
+        ["DESTINATION", "INSTANCE", "STATE"],
+        ["siem", "one", "idle"],
+        ["siem", "two", "down"],
+    ]
+    assert f"\nsiem on two: {REFUSED}\n" in outcome.out
+    assert (outcome.code, outcome.err) == (0, "three is missing: It does not answer.\n")
+    assert json.loads(program("queue", "status", "-o", "json").out) == whole
+
+
+@pytest.mark.parametrize(("problem", "code"), [(None, 0), ("It does not answer.", 1)])
+def test_an_action_tells_which_instance_did_nothing(
+    program: Program, service: Service, problem: str | None, code: int
+) -> None:
+    asked = [{"instance": "one", "problem": None}, {"instance": "two", "problem": problem}]
+    told = f"error: two is missing: {problem}\n" if problem else ""
+    done = {"batches": 1, "records": 10}
+    test = {"delivered": True, "status": 200, "seconds": 0.02, "message": "", "answer": "", "instance": "one"}
+    service.answer(f"POST {SIEM}/replay", {"replayed": done, "instances": asked})
+    service.answer(f"POST {SIEM}/discard", {"discarded": done, "instances": asked})
+    service.answer(f"POST {SIEM}/test", {"test": test, "instances": asked})
+    assert program("queue", "replay", "siem") == (code, "siem: 1 dead letter (10 records) queued again\n", told)
+    discarded = program("queue", "discard", "siem", "--dead", "--yes")
+    assert discarded == (code, "siem: 1 batch (10 records) discarded\n", told)
+    tested = program("send-test", "siem")
+    assert (tested.code, tested.err) == (code, told)
+    assert tested.out.startswith("siem on one: delivered; answered 200")

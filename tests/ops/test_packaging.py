@@ -182,17 +182,27 @@ def test_an_image_keeps_nothing_that_only_the_build_needs() -> None:
 
 def needed() -> set[str]:
     """Return what the project needs when it runs, of those that are installed."""
-    found: set[str] = set()
+    found: dict[str, frozenset[str]] = {}  # with the extras that are wanted
     asked = ["reconciler"]
     while asked:
-        name = canonical(asked.pop())
-        if name in found:
+        name, extras = named(asked.pop())
+        if name in found and extras <= found[name]:
             continue
         with contextlib.suppress(metadata.PackageNotFoundError):
             wanted = metadata.requires(name) or []
-            asked += [re.split(r"[^A-Za-z0-9._-]", each)[0] for each in wanted if "extra ==" not in each]
-            found.add(name)
-    return found
+            found[name] = extras | found.get(name, frozenset())
+            asked += [each for each in wanted if not (extra := EXTRA.search(each)) or extra[1] in found[name]]
+    return set(found)
+
+
+EXTRA = re.compile(r"extra == ['\"]([^'\"]+)['\"]")
+
+
+def named(requirement: str) -> tuple[str, frozenset[str]]:
+    """The name of a requirement, and its extras: `psycopg[binary,pool]>=3.3`."""
+    parts = re.match(r"([A-Za-z0-9._-]+)\s*(?:\[([^]]*)\])?", requirement)
+    assert parts is not None
+    return canonical(parts[1]), frozenset(filter(None, re.split(r"[\s,]+", parts[2] or "")))
 
 
 def canonical(name: str) -> str:

@@ -9,6 +9,7 @@ It writes durably (`fsync`), listens on a socket in its own folder, and with `tc
 run as root: then an ordinary user runs it, in a folder that this user owns.
 """
 
+import contextlib
 import functools
 import os
 import pwd
@@ -136,6 +137,15 @@ class Server:
         """Stop it and start it again, on the same socket and port."""
         self.stop(mode)
         self.start()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all of its processes, SIGSTOP for instance."""
+        assert self._process is not None
+        main = self._process.pid  # each session has a process of its own, outside of its group
+        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        for one in (main, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one, number)
 
     def kill(self) -> None:
         """Kill all of its processes at once."""

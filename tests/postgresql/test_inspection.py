@@ -1,5 +1,6 @@
 """What is wrong with a database of PostgreSQL, or with the role of the worker, is found before the store is opened."""
 
+import asyncio
 from collections.abc import Iterator
 
 import psycopg
@@ -11,7 +12,10 @@ from reconciler.ops.doctor import FindingStatus
 from reconciler.store import engines
 from reconciler.store.contract import StoreFault
 from reconciler.store.postgresql import inspection
+from reconciler.store.records import Record
+from tests.postgresql.engine import PostgresqlEngine
 from tests.postgresql.servers import ADMIN, PASSWORDS, SERVICE, Database, Server
+from tests.store import rows
 
 pytestmark = pytest.mark.providers
 
@@ -125,3 +129,22 @@ def test_a_lock_on_the_store_does_not_hold_up_the_look(database: Database) -> No
         holder.commit()
         holder.execute("lock table fact")
         assert inspection.is_empty(database.url) is False
+
+
+def test_a_full_look_finds_a_version_that_is_not_what_was_stored(database: Database) -> None:
+    engine = PostgresqlEngine(database)
+    engine.prepare()
+
+    async def fill() -> None:
+        store = engine.open()
+        await store.create_project(rows.PROJECT, at=rows.AT)
+        await store.commit([rows.stored("a")], record=Record())
+        await store.close()
+
+    asyncio.run(fill())
+    engine.corrupt(rows.body("a", 1))
+    assert not any("damaged" in sentence for sentence in wrong(database))
+    found = check_postgresql(database.url, database.worker_url, is_full=True)
+    assert [one.message for one in found if "damaged" in one.message] == [
+        "1 stored version damaged: version 1 of the Destination a (project default)"
+    ]

@@ -65,7 +65,8 @@ def test_everything_is_as_it_was_on_the_other_engine_and_back(tmp_path: Path, da
         moved(tmp_path, str(state), database.url)
         for name in ("store.db", "ops.db"):
             (state / name).rename(tmp_path / name)
-        with running(folder, proxy, store={"url": database.url, "workerUrl": database.worker_url}) as daemon:
+        store = {"url": database.url, "workerUrl": database.worker_url}
+        with running(folder, proxy, store=store, replica={"name": "moved"}) as daemon:
             there = said(daemon, kept)
             signed_out = states.me(daemon, {"Cookie": kept["secrets"]["cookie"]})
             daemon.apply(daemons.asked("made-there"))
@@ -76,6 +77,10 @@ def test_everything_is_as_it_was_on_the_other_engine_and_back(tmp_path: Path, da
             back = said(daemon, kept)
             assert daemon.resource("Destination", "made-there") is not None
     assert (session[0], signed_out[0]) == (200, 401)
+    # A replica opens its own notifications of its queues, and resolves those of nobody after two minutes.
+    notified = there["notifications"]
+    own = [notified.pop(key) for key in notified.keys() - before["notifications"].keys()]
+    assert {one["title"].rpartition(" (")[2] for one in own} <= {"replica moved)"}
     for name, value in before.items():
         assert there[name] == value, name
     made = back["resources"]["default"].pop("Destination/made-there")

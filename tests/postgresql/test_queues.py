@@ -1,6 +1,7 @@
 """Queues of several replicas: all of them in one answer, acted on where they are, and handed over by one that stops."""
 
 import contextlib
+import http.client
 import json
 import random
 import signal
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.providers
 NAMES = ("replica-0", "replica-1", "replica-2")
 LETTERS = f"{webhooks.PATH}/dead-letters"
 SECONDS = 60.0
+BIG = "x" * 4_000
 
 
 @pytest.fixture
@@ -44,6 +46,7 @@ def replica(folder: Path, name: str, database: Database, **delivery: object) -> 
             "store": {"url": database.url, "workerUrl": database.worker_url},
             "replica": {"name": name, "url": f"http://127.0.0.1:{port}"},
             "delivery": {"drainTimeout": "10s", **delivery},
+            "auth": {"type": "none"},
         },
     )
 
@@ -103,6 +106,17 @@ def by_instance(daemon: Daemon) -> dict[str, int]:
     return {one["instance"]: one["delivery"]["queue"]["records"] for one in parts}
 
 
+def page(daemon: Daemon, path: str) -> str:
+    """A page of the console, for a person of the replica's machine."""
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=SECONDS)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        assert answer.status == 200, text
+        return text
+
+
 def act(daemon: Daemon, action: str, body: object = None, query: str = "") -> Answer:
     content = b"" if body is None else json.dumps(body).encode()
     return daemon.request("POST", f"{webhooks.PATH}/{action}{query}", content)
@@ -142,6 +156,8 @@ def test_all_queues_are_in_one_answer_and_each_is_acted_on_where_it_is(
             assert problem is not None
             assert problem.startswith("The replica replica-2")
             assert set(by_instance(replicas[0])) == {"replica-0", "replica-1"}
+            for path in ("/", "/delivery", f"/delivery/default/{webhooks.NAME}", "/problems"):
+                assert "The replica replica-2 did not answer in time" in page(replicas[0], path)
             told = command(replicas[0], "status")
             assert "replica-2 is missing: The replica replica-2" in told.stderr
         finally:
@@ -166,6 +182,7 @@ def test_dead_letters_say_their_instance_and_are_replayed_there(
         letters = replicas[0].get(LETTERS).body["deadLetters"]
         assert sorted(one["instance"] for one in letters) == [*NAMES]
         endpoint.says, endpoint.mood = None, Mood.WELL
+        assert all(f"on {name}" in page(replicas[0], f"/delivery/default/{webhooks.NAME}") for name in NAMES)
         chosen = next(one for one in letters if one["instance"] == "replica-1")
         assert act(replicas[0], "replay", {"batch": chosen["id"]}).body == {"replayed": {"batches": 1, "records": 1}}
         daemons.until(lambda: endpoint.delivered == Counter([1]) or None, "that one is delivered")
@@ -194,6 +211,28 @@ def test_a_replica_that_stops_hands_its_queue_over_and_nothing_is_lost(
         daemons.until(lambda: set(endpoint.delivered) == set(range(200)) or None, "all is delivered")
 
 
+def test_nothing_is_lost_when_a_replica_is_killed_that_takes_over(
+    tmp_path: Path, database: Database, endpoint: Endpoint
+) -> None:
+    with running(tmp_path, database, handOver=True) as replicas:
+        key = prepare(replicas, endpoint)
+        for number in range(200):
+            bodies = [{"stringValue": f"record {number * 20 + one} {BIG}"} for one in range(20)]
+            assert webhooks.post(replicas[0], key, bodies).status == 200
+        replicas[0].process.send_signal(signal.SIGTERM)
+        daemons.until(lambda: size(replicas[1]) > 1_000 or None, "it hands over", seconds=SECONDS)
+        replicas[1].kill()
+        assert replicas[0].stop(seconds=SECONDS) == 0
+        kept = [peeked(one) for one in replicas]
+        assert set().union(*kept) | set(endpoint.delivered) == set(range(4_000))
+        assert "Of the queue of siem in the project default, another instance has" in replicas[0].output()
+
+
+def size(daemon: Daemon) -> int:
+    """The bytes of its queue files."""
+    return sum(path.stat().st_size for path in (daemon.state / "queues").glob("*/*/*.seg"))
+
+
 def test_without_other_replicas_the_queue_stays(tmp_path: Path, database: Database, endpoint: Endpoint) -> None:
     alone = replica(tmp_path, NAMES[0], database, handOver=True)
     try:
@@ -210,6 +249,7 @@ def test_without_other_replicas_the_queue_stays(tmp_path: Path, database: Databa
 def peeked(daemon: Daemon) -> Counter[int]:
     """The records in the files of a replica."""
     peek = [str(COMMAND), "queue", "peek", webhooks.NAME, "--state-dir", str(daemon.state), "--bodies", "-o", "json"]
+    peek += ["--limit", "1000000"]
     told = subprocess.run(peek, capture_output=True, check=False, timeout=SECONDS).stdout
     return Counter(int(number) for number in endpoints.NUMBER.findall(told))
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,11 @@ class Scene(NamedTuple):
         made.write("a.yaml", daemons.destination("a"))
         made.commit()
 
+    def disks(self) -> list[tuple[str, str]]:
+        """The notifications of the disks of all three, open."""
+        every = self.three.every.values()
+        return sorted((f"The disk of {one.state} is nearly full (replica {one.name})", "open") for one in every)
+
     def alerts(self) -> Counter[tuple[str, str]]:
         """The alerts that were accepted: their events and types."""
         told = [one.json for one in [*self.sink.accepted]]
@@ -89,6 +95,10 @@ def states(daemon: Daemon, type_: str) -> list[tuple[str, str]]:
     return sorted((one["metadata"]["displayName"], one["metadata"]["labels"]["service/state"]) for one in every)
 
 
+def shows(daemon: Daemon, type_: str, wanted: list[tuple[str, str]]) -> bool:
+    return states(daemon, type_) == wanted
+
+
 UNREACHABLE = "RepositoryUnreachable"
 OPEN = [("The repository lost cannot be read", "open")]
 RESOLVED = [("Resolved: The repository lost cannot be read", "resolved")]
@@ -122,7 +132,7 @@ def test_what_one_opens_is_shown_read_and_resolved_on_all_and_told_once(scene: S
     holder = scene.holder()
     waits(holder, UNREACHABLE, OPEN)
     for other in scene.others():
-        print(f"shown after {within(lambda other=other: states(other, UNREACHABLE) == OPEN, 'it is shown'):.2f} s")
+        print(f"shown after {within(partial(shows, other, UNREACHABLE, OPEN), 'it is shown'):.2f} s")
     person = admin(scene.three)
     [one] = found(holder, UNREACHABLE)
     reader, *_ = scene.others()
@@ -143,10 +153,9 @@ def test_what_one_opens_is_shown_read_and_resolved_on_all_and_told_once(scene: S
     time.sleep(SHOWN_SECONDS)  # in which others would tell it, too
     told = scene.alerts()
     assert (told["opened", UNREACHABLE], told["resolved", UNREACHABLE]) == (1, 1)
-    disks = [f"The disk of {one.state} is nearly full (replica {one.name})" for one in scene.three.every.values()]
     for replica in scene.three.living():
-        waits(replica, "DiskLow", sorted((title, "open") for title in disks))
-    assert scene.alerts()["opened", "DiskLow"] == len(disks)
+        waits(replica, "DiskLow", scene.disks())
+    assert scene.alerts()["opened", "DiskLow"] == len(scene.disks())
 
 
 def test_the_next_holder_tells_what_was_due_and_the_dead_one_s_own_are_resolved(scene: Scene) -> None:
@@ -178,10 +187,7 @@ def test_the_next_holder_tells_what_was_due_and_the_dead_one_s_own_are_resolved(
     back = [(f"Resolved: The replica {dead.name} is gone", "resolved")]
     for replica in scene.three.living():
         waits(replica, "ReplicaGone", back)
-        daemons.until(
-            lambda replica=replica: [*dict(states(replica, "DiskLow")).values()] == ["open"] * 3 or None,
-            "its disk is told of again",
-        )
+        waits(replica, "DiskLow", scene.disks())
     told = scene.alerts()
     assert (told["opened", UNREACHABLE], told["resolved", UNREACHABLE], told["opened", "ReplicaGone"]) == (1, 1, 1)
 
@@ -209,10 +215,10 @@ def test_changes_of_access_by_two_replicas_at_once_are_decided_one_after_the_oth
         for one in last:
             assert first.request("POST", "/v1/users", json.dumps(one).encode()).status == 201
         assert first.delete("/v1/users/admin").status == 204
-        daemons.until(lambda: len(users(second)) == 2 or None, "it is known", seconds=SHOWN_SECONDS)
+        within(partial(has_users, second, 2), "it is known")
         assert both("DELETE", ("/v1/users/x", "/v1/users/y"), (None, None)) == [204, 409]
     for replica in (first, second, third):
-        daemons.until(lambda replica=replica: len(users(replica)) == 1 or None, "one is left", seconds=SHOWN_SECONDS)
+        within(partial(has_users, replica, 1), "one is left")
     made = first.post("/v1/api-keys", {"name": "k", "project": "default", "role": "viewer"})
     assert made.status == 201, made
     key = {"Authorization": f"Bearer {made.body['apiKey']['key']}"}
@@ -220,12 +226,34 @@ def test_changes_of_access_by_two_replicas_at_once_are_decided_one_after_the_oth
     def answers(replica: Replica) -> int:
         return replica.status("GET", "/v1/resources/Destination", None, key)
 
+    def is_refused(replica: Replica) -> bool:
+        return answers(replica) == 401
+
     daemons.until(lambda: answers(third) == 200 or None, "the key works elsewhere", seconds=SHOWN_SECONDS)
     removed_key: Answer = second.delete(f"/v1/api-keys/{made.body['apiKey']['id']}")
     assert (removed_key.status, answers(second)) == (204, 401)
     for replica in (first, third):
-        print(f"a key ends after {within(lambda replica=replica: answers(replica) == 401, 'it ends'):.2f} s")
+        print(f"a key ends after {within(partial(is_refused, replica), 'it ends'):.2f} s")
 
 
-def users(replica: Replica) -> list[str]:
-    return [str(one["name"]) for one in replica.get("/v1/users").body["users"]]
+def test_three_that_start_together_on_an_empty_database_make_one_admin(tmp_path: Path, database: Database) -> None:
+    three = Replicas(tmp_path, database=database, repositories=[])
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            assert len([*threads.map(Daemon.start, three.every.values())]) == 3
+        person = admin(three)
+        for replica in three.living():
+            assert replica.ask("GET", "/v1/me", None, person).status == 200
+            within(partial(has_users, replica, 1), "there is one user")
+        events = three.living()[0].get("/v1/audit-events").body["events"]
+        assert sorted((one["kind"], one["name"]) for one in events if one["action"] == "created") == [
+            ("Project", "default"),
+            ("User", "admin"),
+        ]
+    finally:
+        for one in three.living():
+            one.kill()
+
+
+def has_users(replica: Replica, number: int) -> bool:
+    return len(replica.get("/v1/users").body["users"]) == number

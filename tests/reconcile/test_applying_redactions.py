@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,8 +31,8 @@ REQUEST = ApplyRequest(id="a request", project=DEFAULT, actor=SERVICE)
 class Interleaved(WorkerClient):
     """The worker, with the redactions that it planned, and what happens between such a plan and its commit."""
 
-    def __init__(self, between: Callable[[], Awaitable[None]]) -> None:
-        super().__init__()
+    def __init__(self, between: Callable[[], Awaitable[None]], **named: Any) -> None:
+        super().__init__(**named)
         self.redactions: list[bool] = []  # whether each was a dry run
         self._between = between
 
@@ -55,9 +57,9 @@ async def nothing() -> None:
 
 
 async def test_a_redaction_waits_for_the_lock_of_its_project_and_a_dry_run_does_not(tmp_path: Path) -> None:
-    reader = Interleaved(nothing)
-    async with asyncio.timeout(SECONDS), started(tmp_path, reader=reader) as parts:
-        applier = parts.services.applier
+    async with asyncio.timeout(SECONDS), started(tmp_path, worker=partial(Interleaved, nothing)) as parts:
+        applier, reader = parts.services.applier, parts.reader
+        assert isinstance(reader, Interleaved)
         await described(applier, CANARY, "mended")
         async with writers.writing(parts.services, DEFAULT):
             redaction = asyncio.create_task(applier.redact(KEY, CANARY, request=REQUEST, dry_run=False))
@@ -80,7 +82,7 @@ async def test_what_a_run_tells_without_a_plan_is_stored_before_a_redaction_is_p
             await parts.services.store.touch_keys({})
         assert (await parts.services.store.remembered("telemetry", held=0)).last_run is None
 
-    async with asyncio.timeout(SECONDS), started(tmp_path, reader=Interleaved(between)) as parts:
+    async with asyncio.timeout(SECONDS), started(tmp_path, worker=partial(Interleaved, between)) as parts:
         applier, store = parts.services.applier, parts.services.store
         await described(applier, CANARY, "mended")
         planned = await applier.redact(KEY, CANARY, request=REQUEST, dry_run=False)

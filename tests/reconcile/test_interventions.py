@@ -7,9 +7,9 @@ import pytest
 
 from reconciler.reconcile import interventions, runs
 from reconciler.store.records import AuditRow, AuditWanted, RepositoryRow
+from tests import stores
 from tests.api.parts import Parts, started
 from tests.api.parts import watched as watching
-from tests.store.engines import SqliteEngine
 
 AT = "2026-11-21T06:12:00.123Z"
 NOW = watching("telemetry", Path("/srv/telemetry.git"), project="default")
@@ -78,7 +78,7 @@ async def test_what_the_audit_cannot_take_is_watched_all_the_same_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with started(tmp_path) as parts:
-        with SqliteEngine(tmp_path).failing(parts.services.store):
+        with stores.engine(tmp_path).failing(parts.services.store):
             await parts.repositories.start([watching("telemetry", tmp_path / "missing", project="default")])
             assert parts.repositories.reconciler("telemetry") is not None
         assert await events(parts) == []

@@ -22,12 +22,11 @@ from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, RunTally, Trigger
 from reconciler.worker.messages import CommitJob, CommitPlanned, Exhausted
-from tests import entries
+from tests import entries, stores
 from tests.api.parts import Parts, started
 from tests.reconcile import writers
 from tests.repositories import Repository
 from tests.signing import Signer, allow, sign_with
-from tests.store.engines import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -114,7 +113,7 @@ async def test_a_fault_that_cannot_be_written_is_shown_counted_and_notified_of(t
     async with started(tmp_path) as parts:
         store, one = parts.services.store, reconciler(parts)
         assert await seen(one, parts) == ("never-read", None, ["never-read", 0])
-        with SqliteEngine(tmp_path).failing(store):
+        with stores.engine(tmp_path).failing(store):
             await reconciled(one)
         assert await seen(one, parts) == ("unreachable", DOWN, ["unreachable", 1])
         [found] = observers.cause_of_state(one)
@@ -146,7 +145,7 @@ async def test_a_failed_run_is_recorded_when_its_project_is_free(tmp_path: Path)
 async def test_a_requested_run_that_cannot_be_written_tells_why(tmp_path: Path) -> None:
     async with started(tmp_path) as parts:
         one = reconciler(parts, suspended=True)
-        with SqliteEngine(tmp_path).failing(parts.services.store):
+        with stores.engine(tmp_path).failing(parts.services.store):
             await reconciled(one, Trigger.REQUEST)
         _, _, [_, failing] = await seen(one, parts)
         fault = one.memory.fault

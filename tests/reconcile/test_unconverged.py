@@ -144,7 +144,7 @@ def test_what_was_dropped_while_nothing_was_polled_gets_its_next_owner_at_the_st
         # As after the crash: what `first` owned is gone, and `other` has not run yet.
         with stores.sql(daemon.state) as store:
             store.execute("delete from resource where name = 'shared'")
-            store.execute("update fact set value = value + 1 where key = 'revision'")
+            store.count_revision()
         daemon.start()
         until(lambda: daemon.resource("Destination", "shared"), "the other repository has it")
         stored = daemon.resource("Destination", "shared")

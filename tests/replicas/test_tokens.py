@@ -52,7 +52,7 @@ class Replica:
         return self.tokens.sign("POST", "/v1/things?x=1", **(asked | changed))
 
     def check(self, token: str, *, method: str = "POST", path: str = "/v1/things?x=1") -> PeerRequest:
-        """What it says."""
+        """Return its content."""
         return self.tokens.check(token, method=method, path=path)
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.auth.rate_limits import RefusedAttempt, RefusedAttempts
+from reconciler.replicas.work import Work
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.store.contract import Store
 from reconciler.store.records import AuditRow, ResourceChange
@@ -97,6 +98,18 @@ async def test_what_is_older_than_the_retention_goes(store: Store) -> None:  # n
     assert await names(store) == ["new", "old"]
     await keeping(store).forget()
     assert await names(store) == ["new"]
+
+
+async def test_a_replica_whose_turn_it_is_not_removes_nothing(store: Store) -> None:  # noqa: F811
+    class NoLeases:
+        def holds(self, name: str) -> bool:
+            return not name
+
+    await store.tell([rows.audit("old")])
+    upkeep = AuditUpkeep(store, RefusedAttempts(), retention=0.0, clock=lambda: NOW, work=Work(NoLeases()))
+    before = await store.audit_ends()
+    await upkeep.forget()
+    assert await store.audit_ends() == before
 
 
 async def test_each_move_of_the_anchor_is_said_and_at_a_start_the_last_one(

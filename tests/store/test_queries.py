@@ -3,7 +3,7 @@
 import ast
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,11 +55,11 @@ def plan(connection: sqlite3.Connection, name: str) -> list[str]:
     return [row[3] for row in connection.execute(f"explain query plan {sql}", arguments(sql))]
 
 
-def named_in_code(paths: Iterable[Path]) -> set[str]:
+def named_in_code(paths: Iterable[Path], names: Collection[str] | None = None) -> set[str]:
     """Every name of a statement that is a text in the code of modules."""
     nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return texts & database.load_queries().keys()
+    return texts & set(database.load_queries() if names is None else names)
 
 
 def test_every_statement_is_used() -> None:

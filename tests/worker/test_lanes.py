@@ -16,7 +16,7 @@ class NoRoom(io.BytesIO):
         return super().write(data)  # that it takes jobs
 
 order = messages.framed(messages.Envelope(1, "", commit_job()))
-child.Worker(NoRoom()).serve(io.BytesIO(order), Protections())
+child.Worker(NoRoom(), {}).serve(io.BytesIO(order), Protections())
 threading.Event().wait(60)
 """
 

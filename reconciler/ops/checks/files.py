@@ -254,8 +254,13 @@ def check_database(
 def _damaged(path: Path, kind: DatabaseKind, verdict: str, damaged: list[DamagedVersion]) -> DoctorFinding:
     if verdict != "ok":
         return error(kind.file, f"{path} is damaged ({verdict})", "stop the service, and restore a backup")
-    told = f"{path}: {counted(len(damaged), 'stored version')} damaged: {_names(damaged)}"
-    return error(kind.file, told, "apply these anew, have Git read in full, or restore a backup; look at the disk")
+    return damaged_versions(kind.file, f"{path}: ", damaged)
+
+
+def damaged_versions(name: str, place: str, damaged: list[DamagedVersion]) -> DoctorFinding:
+    """Return the finding of stored versions that do not match their checksums."""
+    told = f"{place}{counted(len(damaged), 'stored version')} damaged: {_names(damaged)}"
+    return error(name, told, "apply these anew, have Git read in full, or restore a backup; look at the disk")
 
 
 def _missing(path: Path, kind: DatabaseKind) -> DoctorFinding:

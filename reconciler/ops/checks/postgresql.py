@@ -1,8 +1,11 @@
 """Checks of a store on PostgreSQL: the server and the database, and the role of the worker."""
 
+import time
 from collections.abc import Iterator
 
 from reconciler.model.errors import ReconcilerError
+from reconciler.ops.checks.files import FULL_SECONDS, damaged_versions
+from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.store import engines
 from reconciler.store.records import RoleReport, ServerReport
@@ -12,13 +15,14 @@ FEW_CONNECTIONS = 20  # about what one more replica opens, and some for people
 
 
 def check_postgresql(url: str, worker_url: str, *, is_full: bool) -> list[DoctorFinding]:
-    """Check the database of `store.url`, and the role of `store.workerUrl`.
-
-    `is_full` changes nothing: PostgreSQL looks for damage itself (`pg_amcheck`), and the service for its own checksums.
-    """
-    del is_full
+    """Check the database of `store.url`, and the role of `store.workerUrl`. `is_full`: with each version's checksum."""
     try:
-        found = list(_server(engines.server_report(url)))
+        report = engines.server_report(url)
+        found = list(_server(report))
+        if is_full and report.migration == report.latest:
+            watch = ProgressWatch(time.monotonic, FULL_SECONDS, lambda _: None)
+            if damaged := engines.damaged_versions(url, watch=watch):
+                found.append(damaged_versions(NAME, "", damaged))
     except ReconcilerError as problem:
         return [error(NAME, problem.message.rstrip("."), "")]
     try:

@@ -288,25 +288,30 @@ class Connections:
 
     def take(self) -> PostgresqlConnection:
         """Return a connection that works. Raises StoreFault."""
-        if self._is_lost:
-            raise StoreFault(UNREACHABLE)
-        connection = self._take()
-        with self._lock:
-            self._used.add(connection)
-        return connection
-
-    def _take(self) -> PostgresqlConnection:
-        while (found := self._pop()) is not None:
+        while not self._is_lost and (found := self._pop()) is not None:
             since, connection = found
+            self._use(connection)
             if monotonic() - since < UNUSED_SECONDS:
                 return connection
             try:
                 connection.beat()
             except psycopg.Error:
+                with self._lock:
+                    self._used.discard(connection)
                 connection.close()
             else:
                 return connection
-        return PostgresqlConnection(self._address)
+        if self._is_lost:
+            raise StoreFault(UNREACHABLE)
+        return self._use(PostgresqlConnection(self._address))
+
+    def _use(self, connection: PostgresqlConnection) -> PostgresqlConnection:
+        """Note that somebody may wait for an answer on a connection."""
+        with self._lock:
+            self._used.add(connection)
+        if self._is_lost:  # it was lost in this moment
+            connection.cut()
+        return connection
 
     def give(self, connection: PostgresqlConnection) -> None:
         """Take back a connection. If it is lost, the others are too: the server was restarted, or cannot be reached."""
@@ -345,8 +350,8 @@ class Connections:
 def _connect(address: str, name: str) -> psycopg.Connection[Row]:
     try:
         given = conninfo_to_dict(address)
-    except psycopg.ProgrammingError as cause:
-        raise Refused("The address of PostgreSQL is none; write it as postgresql://user@host:5432/database.") from cause
+    except psycopg.ProgrammingError:  # it quotes the address, with its password
+        raise Refused("The address of PostgreSQL is none; write it as postgresql://user@host:5432/database.") from None
     settings = {
         "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
         "statement_timeout": f"{STATEMENT_SECONDS}s",

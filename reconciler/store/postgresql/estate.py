@@ -147,15 +147,20 @@ class StoredPostgresqlEstate:
     def verified(self, watch: Watch) -> tuple[VerifiedChain, list[DamagedVersion]]:
         watch.tell("audit: verifying ...")
         chain, _ = verify_audit(self._url)
-        found: list[DamagedVersion] = []
-        last, before = 0, -1
-        with closing(PostgresqlConnection(self._url)) as connection, connection.faults("read"):
-            while last != before:
-                before = last
-                step, last = damage.damaged_versions(connection, after=before)
-                found += step
-                watch.check("The look through the store")
-        return chain, found
+        return chain, damaged_versions(self._url, watch=watch)
+
+
+def damaged_versions(url: str, *, watch: Watch) -> list[DamagedVersion]:
+    """Return every stored version that does not match its checksum. Raises Refused when the time is up, StoreFault."""
+    found: list[DamagedVersion] = []
+    last, before = 0, -1
+    with closing(PostgresqlConnection(url)) as connection, connection.faults("read"):
+        while last != before:
+            before = last
+            step, last = damage.damaged_versions(connection, after=before)
+            found += step
+            watch.check("The look through the store")
+    return found
 
 
 def verify_audit(url: str, *, known: ChainHead | None = None, since: str | None = None) -> tuple[VerifiedChain, str]:

@@ -53,6 +53,7 @@ class PostgresqlNotices:
         self._connections = connections
         self._losing = [connections]
         self._last = last
+        self._is_doubtful = False
         self._woken = asyncio.Event()
         self._asked: asyncio.TimerHandle | None = None
         self._asked_at = 0.0  # of the last question
@@ -74,6 +75,13 @@ class PostgresqlNotices:
 
         await asyncio.to_thread(write)
 
+    def doubt(self) -> None:
+        """Hear of the changes of this process as of another's from now on, and have everything read again: the outcome
+        of one is unknown. Its notice may have come already, or come much later. Safe for threads.
+        """
+        self.writer = os.urandom(WRITER_BYTES).hex()
+        self._is_doubtful = True
+
     def ask(self) -> None:
         if self._asked is None:
             left = self._asked_at + ASK_SECONDS - monotonic()
@@ -89,7 +97,7 @@ class PostgresqlNotices:
             while True:
                 self._woken.clear()
                 self._asked_at = monotonic()
-                is_new = listener is None
+                is_new, is_doubtful = listener is None, self._is_doubtful
                 try:
                     listener = listener or await self._connect()
                     heard = await in_time(listener, self._read(listener))
@@ -102,6 +110,9 @@ class PostgresqlNotices:
                         self._lose(fault)
                         await asyncio.sleep(PAUSE_SECONDS)
                     continue
+                if is_doubtful:
+                    self._is_doubtful = False
+                    heard = heard._replace(missed=True)
                 self._find()
                 yield heard
                 if len(heard.notices) < PAGE:
@@ -190,8 +201,8 @@ async def in_time(listener: Listener, work: Awaitable[T]) -> T:
         if is_late:
             _shut_down(listener)
             await asyncio.wait({task})
+            task.exception()  # it says that the connection was ended
     if is_late:
-        task.exception()  # it says that the connection was ended
         raise TimeoutError(f"no answer for {ANSWER_SECONDS:.0f} seconds")
     return task.result()
 

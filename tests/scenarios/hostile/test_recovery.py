@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -31,7 +32,8 @@ pytestmark = pytest.mark.anyio
 async def running(folder: Path, *, request: WorkerSeconds | None = None) -> AsyncIterator[tuple[Parts, Follow]]:
     """All parts of the service, with a reader whose parser has faults."""
     seconds = SECONDS if request is None else {**SECONDS, RequestJob: request}
-    async with parts.started(folder, reader=WorkerClient(command=crashing.COMMAND, seconds=seconds)) as started:
+    worker = partial(WorkerClient, command=crashing.COMMAND, seconds=seconds)
+    async with parts.started(folder, worker=worker) as started:
         yield started, Follow(started)
 
 
@@ -169,8 +171,8 @@ async def test_a_reader_that_does_not_start_is_not_started_again_and_again_at_on
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    reader = WorkerClient(command=("false",))
-    async with parts.started(tmp_path, reader=reader) as started, connect(started.services) as client:
+    worker = partial(WorkerClient, command=("false",))
+    async with parts.started(tmp_path, worker=worker) as started, connect(started.services) as client:
         begun = time.monotonic()
         asking = asyncio.create_task(apply(client, "a"))
 
