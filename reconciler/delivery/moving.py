@@ -103,7 +103,7 @@ def decode_moved(body: bytes) -> MovedFrames:
 
 @dataclass(slots=True)
 class MovedCounts:
-    """What was moved, also when the move ended early."""
+    """The batches and records that were moved, also when the move ended early."""
 
     batches: int = 0
     records: int = 0
