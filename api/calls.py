@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope
 from api import responses
 from api.responses import AnswerMemory, Header
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.oidc.provider import Provider
+from reconciler.auth.oidc.flows import Flow
 from reconciler.auth.rate_limits import Buckets, RefusedAttempts
 from reconciler.auth.sessions import Sessions
 from reconciler.auth.sign_in import People, SigningIn
@@ -22,10 +22,10 @@ from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.hooks import HookMemory
 from reconciler.model import ids, principals
 from reconciler.model.clock import Clock
-from reconciler.model.directory import Amendment, Directory
+from reconciler.model.directory import Amendment, Directory, ProvedIdentity
 from reconciler.model.principals import Actor, Permission, Principal
 from reconciler.notifications.board import Board
-from reconciler.notifications.outbox import Outbox
+from reconciler.notifications.models import TriedAlert
 from reconciler.ops.events import Events
 from reconciler.ops.metric_families import Sample
 from reconciler.ops.traffic import Traffic
@@ -45,6 +45,36 @@ _random = random.Random()  # noqa: S311 - of ids, which are no secrets
 
 async def _no_samples() -> Iterable[Sample]:
     return ()
+
+
+class Provider(Protocol):
+    """The sign-in provider (`reconciler.auth.oidc.provider`)."""
+
+    async def check(self) -> None:
+        """Raise an error when it cannot be used at this moment."""
+
+    async def authorization(self, flow: Flow) -> str:
+        """Return the URL at which the browser signs in."""
+
+    async def proved(self, callback: Mapping[str, list[str]], flow: Flow) -> ProvedIdentity:
+        """Return the person who came back."""
+
+    async def end_session(self, *, id_token: str) -> str | None:
+        """Return the URL to sign out there as well, if there is one."""
+
+    async def close(self) -> None:
+        """Ask it nothing more."""
+
+
+class Outbox(Protocol):
+    """The targets of alerts (`reconciler.notifications.outbox`)."""
+
+    @property
+    def targets(self) -> list[str]:
+        """Their names, in the order of the settings."""
+
+    async def test(self, target: str | None, *, request: str) -> list[TriedAlert]:
+        """Send a test alert to one of them, or to all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class Api:
             return message
 
         inner = Call(scope, receive, self._call.services, self._call.request, parameters)
-        inner.caller = self._call.caller
+        inner.caller, inner.passed_on = self._call.caller, self._call.passed_on
         pieces = _Pieces()
         try:
             response = await self._call.endpoints[path].answer(inner)

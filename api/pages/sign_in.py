@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from starlette.responses import Response
 
 from api import audit_events, auth, errors, requests
-from api.calls import Call, Subject
+from api.calls import Call, Provider, Subject
 from api.pages import forms
 from api.pages.forms import ACCOUNT, FailureLink, Mistake, PagePath, page
 from api.responses import Header
@@ -185,7 +185,7 @@ async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted
     return _message(call, 403, "No access yet", (refusal.message, came_as), *links)
 
 
-def _provider(call: Call) -> provider.Provider:
+def _provider(call: Call) -> Provider:
     """The provider. Raises `NotFound` where there is none."""
     if call.services.provider is None:
         raise errors.NotFound("People do not sign in through a provider here.")

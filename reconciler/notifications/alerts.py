@@ -12,7 +12,6 @@ import ssl
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,7 +33,7 @@ from reconciler.model import errors, ids
 from reconciler.model.clock import rfc3339
 from reconciler.notifications import rendering
 from reconciler.notifications.ledger import DueAlert
-from reconciler.notifications.models import Notification, UserStatus
+from reconciler.notifications.models import AlertOutcome, Notification, UserStatus
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.settings import bounded_io
 from reconciler.settings.bounded_io import BoundedIO
@@ -148,23 +147,6 @@ LATER = frozenset({408, 425, 429})  # the statuses of 4xx that the same alert ma
 
 class UnpreparedAlert(errors.Transient):
     """A file that an alert needs cannot be used."""
-
-
-class AlertOutcome(NamedTuple):
-    """The outcome of an attempt. `status` is None without an answer. `why` is the end of a sentence with the likely
-    cause, empty if the alert was accepted. `asked` is the number of seconds from `Retry-After`. `is_refused`: the same
-    alert would not be accepted later either.
-    """
-
-    status: int | None = None
-    why: str = ""
-    asked: float = 0.0
-    is_refused: bool = False
-
-    @property
-    def is_taken(self) -> bool:
-        """True if the target accepted the alert."""
-        return self.status is not None and 200 <= self.status < 300
 
 
 class AlertSender:

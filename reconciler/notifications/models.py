@@ -158,3 +158,32 @@ def read_notifications(rows: Iterable[NotificationRow]) -> Iterator[Notification
             yield _decoder.decode(each.body)
         except msgspec.MsgspecError:
             log.warning("The notification %s was written by another version, and is not shown.", each.id)
+
+
+# Alerts.
+
+
+class AlertOutcome(NamedTuple):
+    """The outcome of an attempt. `status` is None without an answer. `why` is the end of a sentence with the likely
+    cause, empty if the alert was accepted. `asked` is the number of seconds from `Retry-After`. `is_refused`: the same
+    alert would not be accepted later either.
+    """
+
+    status: int | None = None
+    why: str = ""
+    asked: float = 0.0
+    is_refused: bool = False
+
+    @property
+    def is_taken(self) -> bool:
+        """True if the target accepted the alert."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+@dataclass(frozen=True, slots=True)
+class TriedAlert:
+    """The outcome of a test of a target, and how many seconds it took."""
+
+    target: str
+    came: AlertOutcome
+    seconds: float

@@ -13,9 +13,10 @@ from reconciler.delivery.http_client import HttpClient
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
 from reconciler.notifications import alerts, ledger
-from reconciler.notifications.alerts import WHOLE, AlertOutcome, AlertSender
+from reconciler.notifications.alerts import WHOLE, AlertSender
 from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import DueAlert
+from reconciler.notifications.models import AlertOutcome, TriedAlert
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.settings.models import AlertTarget
 
@@ -41,15 +42,6 @@ class AlertTally:
     failed: int
     given_up: int
     waiting: int
-
-
-@dataclass(frozen=True, slots=True)
-class TriedAlert:
-    """The outcome of a test of a target, and how many seconds it took."""
-
-    target: str
-    came: AlertOutcome
-    seconds: float
 
 
 class _Lane:

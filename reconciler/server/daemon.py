@@ -176,7 +176,7 @@ async def _up(
     if built.following is not None:
         work["following"] = _end_of(built.following)
     if services.provider is not None:
-        work["provider"] = sign_in.look_at_provider(services.provider, settings)
+        work["provider"] = sign_in.look_at_provider(services.provider.check, settings)
     tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
     for task in tasks:
         task.add_done_callback(lambda ended: _stop_on_failure(ended, stop))

@@ -55,7 +55,7 @@ def build_provider(settings: Settings) -> Provider:
     return Provider(configuration, clock=clock.now, monotonic=time.monotonic)
 
 
-async def look_at_provider(provider: Provider, settings: Settings) -> None:
+async def look_at_provider(check: Callable[[], Awaitable[None]], settings: Settings) -> None:
     """Log where people sign in, and warn if the provider cannot be used now. It may work a moment later, and keys work
     meanwhile.
     """
@@ -68,7 +68,7 @@ async def look_at_provider(provider: Provider, settings: Settings) -> None:
             web_url,
         )
     try:
-        await provider.check()
+        await check()
     except (ProviderUnreachable, ProviderUnfit) as problem:
         log.warning("Nobody can sign in at this moment: %s", problem.message)
     else:

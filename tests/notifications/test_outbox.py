@@ -17,8 +17,8 @@ import pytest
 from reconciler.delivery.http_client import EgressPolicy, HttpClient
 from reconciler.model.notification_types import Severity
 from reconciler.notifications import alerts
-from reconciler.notifications.alerts import AlertOutcome
 from reconciler.notifications.board import Board
+from reconciler.notifications.models import AlertOutcome
 from reconciler.notifications.outbox import AlertTally, Outbox
 from reconciler.server.notifying import CONNECTIONS
 from reconciler.settings import bounded_io
