@@ -12,7 +12,7 @@ from api.instances import Part
 from api.requests import Members
 from api.responses import json_answer
 from api.routing import Routes
-from reconciler.delivery import contract, dead_letters, history, moving, status, sums
+from reconciler.delivery import contract, dead_letters, history, status, sums
 from reconciler.model import components, names
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
@@ -150,7 +150,7 @@ async def receive(call: Call) -> Response:
     """Store batches or dead letters of another instance's queue."""
     name = _name(call)
     requests.none_known(call.query)
-    held = logs.HeldBytes(call.services.room, call.principal.name, logs.body_length(call, most=moving.MOST_BYTES))
+    held = logs.HeldBytes(call.services.room, call.principal.name, logs.body_length(call, most=contract.MOVED_BYTES))
     try:
         body = await logs.read_body(call.receive, limit=held.size)
         auth.again(call)

@@ -16,7 +16,7 @@ from starlette.types import Message, Receive
 from api import errors, requests, responses
 from api.calls import Call, Caller, Handler
 from api.responses import Content, Empty, Header
-from reconciler.delivery import moving
+from reconciler.delivery.contract import MOVED_BYTES
 from reconciler.model import log_context
 from reconciler.model.clock import rfc3339
 from reconciler.model.error_codes import ErrorCode
@@ -49,7 +49,7 @@ async def recognise(call: Call) -> None:
     pieces: list[bytes] = []
     large = "The body is over {} bytes."
     await requests.receive_each(
-        call.receive, pieces.append, limit=max(services.max_body_bytes, moving.MOST_BYTES), large=large
+        call.receive, pieces.append, limit=max(services.max_body_bytes, MOVED_BYTES), large=large
     )
     body = b"".join(pieces)
     if tokens.body_digest(body) != passed.body:

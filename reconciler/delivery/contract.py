@@ -104,6 +104,7 @@ class Delivery(Protocol):
         """Send a test record once, without the queue, and return the outcome. Raises UnknownDestination."""
 
 
+MOVED_BYTES = (80 << 20) + 40  # of a request that moves batches: as many as the largest segment has
 BYTES_PER_TOKEN = 1024  # of a body that was refused: looking through them costs no more than a record
 MOST_SENDERS = 10_000  # senders that are remembered before those are forgotten that have waited long enough
 

@@ -25,7 +25,6 @@ from reconciler.delivery.queue.disk import ROUND_BYTES, DiskQueue, WholeLetter
 from reconciler.delivery.queue.segments import Frame, SegmentHeader, Totals
 from reconciler.model.text import counted
 
-MOST_BYTES = segments.LONGEST_BYTES  # of a request
 MOST_FRAMES = 1_000  # of a request of ours
 MOST_RECORDS = 1 << 62  # the bytes are the limit
 IDLE_SECONDS = 5.0  # without another batch, although some are counted: those cannot be read
@@ -104,7 +103,7 @@ def decode_moved(body: bytes) -> MovedFrames:
 
 @dataclass(slots=True)
 class MovedCounts:
-    """What was moved, also when the move ended early."""
+    """The batches and records that were moved, also when the move ended early."""
 
     batches: int = 0
     records: int = 0

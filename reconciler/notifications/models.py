@@ -59,7 +59,7 @@ class Domain(StrEnum):
 OF_INSTANCES = frozenset(
     {Domain.DELIVERY, Domain.DISK, Domain.CERTIFICATES, Domain.STORE, Domain.DAMAGE, Domain.OPEN_FILES}
 )
-"""What each replica checks for itself: its queues, its machine, and how it reaches the store."""
+"""The things that each replica checks for itself: its queues, its machine, and how it reaches the store."""
 
 
 class Cause(NamedTuple):

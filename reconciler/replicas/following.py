@@ -37,7 +37,7 @@ Reload = Callable[[], Awaitable[None]]
 
 
 class Following:
-    """What this replica has heard of the others: every change up to `revision`."""
+    """The changes that this replica has heard of the others: all up to `revision`."""
 
     def __init__(self, notices: Notices, store: Store, contact: Contact) -> None:
         self.revision = store.known_revision

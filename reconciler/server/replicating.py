@@ -36,7 +36,7 @@ PROCESS_BYTES = 8  # of the random id of this process
 
 @dataclass(frozen=True, slots=True)
 class ReplicaParts:
-    """What only a replica has."""
+    """The parts that only a replica has."""
 
     replication: Replication
     contact: Contact

@@ -26,7 +26,7 @@ class NoticeKind(StrEnum):
 
 
 class CommitBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What subscribers hear of a commit."""
+    """The part of a commit that subscribers hear."""
 
     revision: int = 0
     keys: tuple[KeyRow, ...] = ()

@@ -1,4 +1,4 @@
-"""What the stores of all engines share: each method runs statements by name on a connection that its engine gives it.
+"""The shared part of the stores of all engines: methods run statements by name on a connection of their engine.
 
 Rules about resources do not belong here, nor does SQL: see `queries.sql`. Runs are stored as rows and shown as JSON.
 """

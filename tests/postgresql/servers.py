@@ -9,6 +9,7 @@ It writes durably (`fsync`), listens on a socket in its own folder, and with `tc
 run as root: then an ordinary user runs it, in a folder that this user owns.
 """
 
+import atexit
 import contextlib
 import functools
 import os
@@ -73,15 +74,28 @@ class Programs(NamedTuple):
 @functools.cache
 def programs() -> Programs:
     """The newest that is installed, or what `scripts/setup-providers postgresql` unpacked; a skip that names it."""
-    for base in (INSTALLED, UNPACKED / "usr" / "lib" / "postgresql"):
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "TZ": "UTC"}
+    for base, unpacked in ((INSTALLED, None), (UNPACKED / "usr" / "lib" / "postgresql", UNPACKED)):
         found = sorted((int(one.name), one / "bin") for one in base.glob("*") if one.name.isdecimal())
-        if found and found[-1][0] >= OLDEST and (found[-1][1] / "initdb").is_file():
-            libraries = sorted(str(path) for path in (UNPACKED / "usr" / "lib").glob("*-linux-gnu*"))
-            environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "TZ": "UTC"}
-            if base != INSTALLED:
-                environment["LD_LIBRARY_PATH"] = ":".join(libraries)
+        if not found or found[-1][0] < OLDEST or not (found[-1][1] / "initdb").is_file():
+            continue
+        if unpacked is None:
             return Programs(found[-1][1], environment)
+        root = _entered(unpacked)
+        libraries = ":".join(sorted(str(path) for path in (root / "usr" / "lib").glob("*-linux-gnu*")))
+        return Programs(root / found[-1][1].relative_to(unpacked), {**environment, "LD_LIBRARY_PATH": libraries})
     return needs.lacking(f"PostgreSQL {OLDEST} or later (`make test-providers` unpacks it)")
+
+
+def _entered(folder: Path) -> Path:
+    """The folder, or a copy of it where the ordinary user that runs the server in place of root may not enter it."""
+    if os.geteuid() != 0 or all(each.stat().st_mode & 0o001 for each in (folder, *folder.parents)):
+        return folder
+    copy = Path(tempfile.mkdtemp(prefix="pg-programs-"))
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    copy.chmod(0o755)
+    shutil.copytree(folder / "usr", copy / "usr", symlinks=True)
+    return copy
 
 
 class Server:

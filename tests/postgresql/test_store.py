@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from dataclasses import replace
 
@@ -87,6 +88,43 @@ async def test_a_lock_is_kept_for_longer_than_an_idle_transaction_is(
             async with other.locked(rows.PROJECT, seconds=0.05):
                 pass
         assert await store.commit([rows.stored("a")], record=Record(), project=rows.PROJECT) == 1
+
+
+async def test_a_lock_whose_commit_is_cancelled_ends_after_it(
+    store: PostgresqlStore,
+) -> None:
+    started, rest = threading.Event(), threading.Event()
+
+    def parts() -> Iterator[Changes]:
+        yield rows.stored("a")
+        started.set()
+        assert rest.wait(WAIT)
+        yield rows.stored("b")
+
+    async def change() -> None:
+        async with store.locked(rows.PROJECT):
+            await store.commit(parts(), record=Record(), project=rows.PROJECT)
+
+    changing = asyncio.create_task(change())
+    assert await asyncio.to_thread(started.wait, WAIT)
+    for _ in range(2):
+        changing.cancel()
+        await asyncio.sleep(0.01)
+    assert not changing.done()
+    rest.set()
+    async with asyncio.timeout(WAIT):
+        await asyncio.wait({changing})
+    assert (changing.cancelled(), await looking.names(store)) == (True, ["a", "b"])
+
+
+@pytest.mark.slow
+async def test_a_list_is_kept_for_longer_than_an_idle_transaction_is(store: PostgresqlStore) -> None:
+    await store.commit([rows.stored(*(f"{number:03}" for number in range(300)))], record=Record())
+    pages = store.list_pages(rows.PROJECT, rows.KIND, after="", limit=1_000)
+    found = len(await anext(pages))
+    await asyncio.sleep(IDLE_SECONDS + 1)
+    found += sum([len(page) async for page in pages])
+    assert found == 300
 
 
 async def test_a_run_whose_lease_another_replica_has_stores_nothing(store: PostgresqlStore, database: Database) -> None:

@@ -374,7 +374,7 @@ async def test_a_process_without_a_connection_to_the_store_blames_no_job_and_no_
 
 async def test_the_first_message_says_how_to_connect_and_is_shown_nowhere(tmp_path: Path) -> None:
     connect = messages.Connect("postgresql://worker:canary-of-a-url@db/store", ("commit", "request"))
-    command = ("sh", "-c", f"head -c {len(messages.framed(connect))} > {tmp_path / 'first'}; exec cat > /dev/null")
+    command = ("sh", "-c", f"head -c {len(messages.framed(connect))} > {tmp_path / 'first'}; exec sleep 60")
     child = await WorkerProcess.start(command, seconds=SECONDS, unasked=print, connect=connect)
     await until(lambda: (tmp_path / "first").exists() and (tmp_path / "first").read_bytes() != b"")
     process = f"/proc/{child.process_id}"

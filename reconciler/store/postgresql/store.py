@@ -29,6 +29,7 @@ LONG_READERS = 4
 LISTS = 6
 LOCKS = 8
 LIST_SECONDS = 10.0  # a list waits this long until another one ends
+INTERRUPT_SECONDS = 0.5  # until a read that did not end is interrupted again
 BEAT_SECONDS = 3.0  # between two signs of life of a transaction that holds a lock
 
 ADDRESS = "postgresql:"  # without the URL, which may hold a password: the worker connects before it gets a job
@@ -119,7 +120,9 @@ class PostgresqlStore(sql_store.SqlStore):
                 with self._connections.one() as writer:
                     return write(writer)
 
-        return await asyncio.get_running_loop().run_in_executor(self._writer, commit)
+        if held is None:
+            return await asyncio.get_running_loop().run_in_executor(self._writer, commit)
+        return await _to_its_end(self._writer, commit)  # its connection is not given back before that
 
     @contextlib.contextmanager
     def _doubts(self) -> Iterator[None]:
@@ -250,15 +253,23 @@ def _open_pages(reader: PostgresqlConnection, *listings: Listing) -> Generator[t
 
 async def _interruptible(executor: Executor, work: Callable[[], T], connection: PostgresqlConnection) -> T:
     """Do some work on a thread. A cancelled caller interrupts it and waits for its end."""
-    loop = asyncio.get_running_loop()
-    task = loop.run_in_executor(executor, work)
+    job = executor.submit(work)
+    task = asyncio.wrap_future(job)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({loop.run_in_executor(None, connection.interrupt)})
-        await asyncio.wait({task})
-        task.exception()  # it says that it was interrupted, and nobody asks
+        if not job.cancel():
+            interrupting = asyncio.ensure_future(_interrupt(connection, task))
+            await _end(interrupting)
+            await _end(task)
         raise
+
+
+async def _interrupt(connection: PostgresqlConnection, task: "asyncio.Future[T]") -> None:
+    """Interrupt a connection until a task has ended: between two statements there is nothing to interrupt."""
+    while not task.done():
+        await asyncio.get_running_loop().run_in_executor(None, connection.interrupt)
+        await asyncio.wait({task}, timeout=INTERRUPT_SECONDS)
 
 
 async def _to_its_end(executor: Executor, work: Callable[[], T], *, undo: Callable[[T], None] | None = None) -> T:
@@ -268,7 +279,16 @@ async def _to_its_end(executor: Executor, work: Callable[[], T], *, undo: Callab
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({task})
+        await _end(task)
         if task.exception() is None and undo is not None:
-            await asyncio.wait({loop.run_in_executor(executor, undo, task.result())})
+            await _end(loop.run_in_executor(executor, undo, task.result()))
         raise
+
+
+async def _end(task: "asyncio.Future[T]") -> None:
+    """Wait for the end of a task, however often the caller is cancelled meanwhile. Nobody asks for its result."""
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.delivery.contract import MOVED_BYTES
 from reconciler.delivery.queue import appender, segments
 from reconciler.delivery.queue.contract import Obituary, Reason
 from reconciler.delivery.queue.segments import Acknowledgements, Frame, SegmentHeader, Totals
@@ -156,3 +157,7 @@ def test_a_whole_header_of_a_newer_version_or_for_too_much_is_none(version: int,
     sealed[len(segments.FRAME_MAGIC)] = version
     whole = bytes(sealed) + zlib.crc32(sealed, MARK).to_bytes(4, "little")
     assert (segments.decode_frame(whole, 0, mark=MARK) is not None) == is_read
+
+
+def test_a_segment_of_any_size_can_be_moved() -> None:
+    assert MOVED_BYTES == segments.LONGEST_BYTES
