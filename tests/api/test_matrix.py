@@ -79,6 +79,7 @@ listDeadLetters     chosen        403    403   ok    ok    403   403     403   4
 replayDelivery      chosen        403    403   ok    ok    403   403     403   404
 discardDelivery     chosen        403    403   ok    ok    403   403     403   404
 testDelivery        chosen        403    403   ok    ok    403   403     403   404
+receiveBatches      chosen        403    403   ok    ok    403   403     403   404
 getMe               oneself       ok     ok    ok    ok    ok    ok      ok    ok
 changeMyPassword    oneself       people people people people people people people people
 listProjects        reach         ok     ok    ok    ok    403   403     403   404
