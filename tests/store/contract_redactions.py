@@ -1,5 +1,6 @@
 """Promises of a store about rewritten versions: what they and what quotes them were is gone, whole or not at all."""
 
+import asyncio
 import json
 from contextlib import aclosing
 from pathlib import Path
@@ -111,7 +112,9 @@ class RedactionPromises:
             await store.commit(redacting_process.rewriting(), record=Record())
             assert await store.erase_traces() is Traces.KEPT
             assert await paddings(store) == {"(redacted)"}
-        assert await store.erase_traces() is Traces.ERASED
+        async with asyncio.timeout(10):  # a server may look at its tables at this moment
+            while await store.erase_traces() is not Traces.ERASED:
+                await asyncio.sleep(0.1)
 
     async def test_what_is_to_be_erased_is_known_after_a_restart(self, engine: Engine, store: Store) -> None:
         await filled(store)
