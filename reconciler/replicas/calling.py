@@ -5,6 +5,7 @@ The operator sets these addresses, and replicas are often in one private network
 """
 
 import asyncio
+import io
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -115,7 +116,7 @@ class CalledPeers:
         response = await self._session.request(
             method,
             URL(f"{peer.url.rstrip('/')}{path}", encoded=True),
-            data=body or None,
+            data=io.BytesIO(body) if body else None,  # bytes of more than a MiB would be written in one step
             headers={tokens.HEADER.decode(): token},
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS),

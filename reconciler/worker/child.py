@@ -25,7 +25,7 @@ from reconciler.git.snapshots import Snapshot
 from reconciler.model import errors
 from reconciler.planner import field_changes
 from reconciler.store import engines
-from reconciler.store.contract import PlanningView
+from reconciler.store.contract import PlanningView, StoreFault
 from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import commits, messages, projections, redactions, requests, reviews, sandbox
@@ -143,8 +143,9 @@ class Worker:
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
-            lasting = isinstance(error, messages.Exhausted)
-            self._send(number, messages.Failed(error.message, state=state, transient=transient, lasting=lasting))
+            lasting, store = isinstance(error, messages.Exhausted), isinstance(error, StoreFault)
+            failed = messages.Failed(error.message, state=state, store=store, transient=transient, lasting=lasting)
+            self._send(number, failed)
         except Exception:
             # A bug, or the memory limit. The process continues: other jobs wait for it, and it keeps no state.
             self._send(number, messages.Failed(FAULT, transient=True, trace=traceback.format_exc()))

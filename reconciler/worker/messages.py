@@ -322,13 +322,15 @@ class Compared(msgspec.Struct, frozen=True, tag="compared"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The job could not be planned. `state` is a repository's state when git is the cause.
+    """The job could not be planned. `state` is a repository's state when git is the cause; `store` means that the store
+    could not be read.
 
     For the number 0: the process has no connection to the store, and ends.
     """
 
     message: str
     state: str | None = None
+    store: bool = False
     transient: bool = False
     trace: str | None = None  # of a fault of ours, for the log
     lasting: bool = False  # the commit exceeds a limit, and will again: see `Exhausted`

@@ -409,6 +409,8 @@ def _failure(failed: messages.Failed) -> errors.ReconcilerError:
         log.error("The worker met a fault of its own.", extra={"fields": {"trace": failed.trace}})
     if failed.lasting:
         return Exhausted(failed.message)
+    if failed.store:
+        return StoreFault(failed.message)
     if failed.state is not None:
         return GitFault(RepositoryState(failed.state), failed.message)
     return errors.Transient(failed.message) if failed.transient else errors.Refused(failed.message)

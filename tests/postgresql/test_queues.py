@@ -220,7 +220,7 @@ def test_nothing_is_lost_when_a_replica_is_killed_that_takes_over(
             bodies = [{"stringValue": f"record {number * 20 + one} {BIG}"} for one in range(20)]
             assert webhooks.post(replicas[0], key, bodies).status == 200
         replicas[0].process.send_signal(signal.SIGTERM)
-        daemons.until(lambda: size(replicas[1]) > 1_000 or None, "it hands over", seconds=SECONDS)
+        daemons.until(lambda: size(replicas[1]) > 1_000 or None, "it hands over")
         replicas[1].kill()
         assert replicas[0].stop(seconds=SECONDS) == 0
         kept = [peeked(one) for one in replicas]

@@ -81,6 +81,28 @@ def test_a_repository_is_released_once_when_all_have_the_same_settings(tmp_path:
         assert deleted(three["two"], "r2") == 1
 
 
+def test_a_repository_moves_to_another_project_when_all_have_the_same_settings(
+    tmp_path: Path, database: Database
+) -> None:
+    source = Repository.init(tmp_path / "source")
+    source.write("a.yaml", daemons.destination("a"))
+    commit = source.commit()
+    with replicas.running(
+        tmp_path / "replicas", database=database, repositories=[daemons.watched("only", source.path)]
+    ) as three:
+        three["one"].applied("only", commit)
+        for name in NAMES:
+            three[name].configure([daemons.watched("only", source.path, project="other")])
+            assert three[name].reload().startswith("Reloaded")
+
+        def has_moved() -> bool:
+            return three["two"].resource("Destination", "a", project="other") is not None
+
+        daemons.until(has_moved, "the resource is in the other project", seconds=2 * BEATS_SECONDS)
+        assert three["three"].delete("/v1/resources/Destination/a", project="default").status == 204
+        assert three["three"].delete("/v1/resources/Destination/a", project="other").status == 403
+
+
 def test_the_state_of_a_repository_is_measured_once(tmp_path: Path, database: Database) -> None:
     source = Repository.init(tmp_path / "source")
     source.write("a.yaml", daemons.destination("a"))

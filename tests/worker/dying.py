@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.model import documents
-from reconciler.store import engines
 from reconciler.worker import child, sandbox
 from reconciler.worker.messages import Answer, CommitJob, CommitPlanned, Envelope, Part, Ready
+from tests.worker import unconfined
 
 REST_SECONDS = 1.0
 ARMED = "armed"  # a file of this name among the marks: without it nothing happens
@@ -126,8 +126,4 @@ def main() -> None:
     documents.read = read
     Child.death = death
     child.Worker = Child  # type: ignore[misc]  # `main` makes one
-    store = sys.argv[6:7]
-    if store and engines.is_on_server(*store):  # whose connections `main` opens before it would be confined
-        sandbox.enter = lambda *_, **__: sandbox.Protections()
-        child.main(*store)
-    child.main()
+    unconfined.main(*sys.argv[6:])

@@ -18,6 +18,7 @@ from reconciler.worker import process
 from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import CommitJob
 from reconciler.worker.process import SECONDS, WorkerSeconds
+from tests import stores
 from tests.daemons import destination
 from tests.scenarios.hostile import crashing
 from tests.worker import dying
@@ -26,7 +27,10 @@ from tests.worker.disturbed import Expected, source_of, until, world
 from tests.worker.dying import Harm, Step
 from tests.worker.stored import differences
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(stores.IS_POSTGRESQL, reason="it looks into the files of SQLite; tests/postgresql has its own"),
+]
 
 
 async def check(folder: Path, expected: Expected, reader: WorkerClient, *, marks: Path | None = None) -> None:

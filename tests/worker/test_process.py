@@ -374,7 +374,7 @@ async def test_a_process_without_a_connection_to_the_store_blames_no_job_and_no_
 
 async def test_the_first_message_says_how_to_connect_and_is_shown_nowhere(tmp_path: Path) -> None:
     connect = messages.Connect("postgresql://worker:canary-of-a-url@db/store", ("commit", "request"))
-    command = ("sh", "-c", f"head -c {len(messages.framed(connect))} > {tmp_path / 'first'}; exec sleep 60")
+    command = ("sh", "-c", f"head -c {len(messages.framed(connect))} > {tmp_path / 'first'}; exec cat")
     child = await WorkerProcess.start(command, seconds=SECONDS, unasked=print, connect=connect)
     await until(lambda: (tmp_path / "first").exists() and (tmp_path / "first").read_bytes() != b"")
     process = f"/proc/{child.process_id}"
@@ -384,3 +384,12 @@ async def test_the_first_message_says_how_to_connect_and_is_shown_nowhere(tmp_pa
     first = (tmp_path / "first").read_bytes()
     assert messages.connect(first[messages.LENGTH.size :]) == connect
     assert "canary" not in repr(connect)
+
+
+async def test_a_store_that_a_job_cannot_read_is_told_as_that(worker: SpokenWorker) -> None:
+    async with worker.started() as child:
+        asked = await worker.asked(child, 1, request())
+        worker.say(1, Failed("The store could not be read.", store=True, transient=True))
+        with pytest.raises(StoreFault, match="could not be read"):
+            await asked
+        assert not child.has_ended

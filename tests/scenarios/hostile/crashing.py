@@ -11,7 +11,7 @@ import time
 from reconciler.model import documents
 from reconciler.model.documents import Document, Locations, Syntax
 from reconciler.model.positions import TextLimits
-from reconciler.worker import child
+from tests.worker import unconfined
 
 COMMAND = (sys.executable, "-c", "from tests.scenarios.hostile.crashing import main; main()")
 
@@ -45,4 +45,4 @@ def main() -> None:
     """The worker, with the parser above."""
     documents.read = read
     documents.locate = locate
-    child.main()
+    unconfined.main(*sys.argv[1:])
