@@ -26,6 +26,11 @@ EXPLAINED = {
     "an absolute path": "a [path](#values)",
     "a list, each a network such as 10.0.0.0/8 or fd00::/8, without bits after the prefix, or one IP address; "
     "no name": "a list of [networks](#values)",
+    "an http or https URL without a user or query": "a [web address](#values)",
+    'an http or https URL without a user or query, or "" for none': 'a [web address](#values), or ""',
+    'an http or https URL without a user or query, or ""': 'a [web address](#values), or ""',
+    "1 to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends": "a [name](#values)",
+    "a string that is not empty": "not empty",
 }
 
 
@@ -52,9 +57,14 @@ def rows(topic: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Row]:
         path = f"{prefix}{key}{'[]' if 'tuple' in str(field.annotation) and section else ''}"
         if section is None:
             takes = allowed(field)
-            yield Row(path, field.description or "", EXPLAINED.get(takes, takes), default(path, field))
+            yield Row(path, field.description or "", EXPLAINED.get(takes, _short(takes)), default(path, field))
         else:
             yield from rows(section, f"{path}.")
+
+
+def _short(takes: str) -> str:
+    """Return the words for a number without its type, which the default shows."""
+    return takes.replace("a whole number of bytes from", "bytes:").removeprefix("a whole number from ")
 
 
 def allowed(field: FieldInfo) -> str:

@@ -12,7 +12,6 @@ from tests.scenarios.walks.conftest import BIN
 from tests.scenarios.walks.following import Walk
 
 PAGE = pages.read(pages.ROOT / "docs/how-to/collector.md")
-LOGS = pages.read(pages.ROOT / "docs/logs.md")
 
 
 def ready(walk: Walk, daemon: Daemon) -> None:
@@ -41,12 +40,3 @@ def test_a_collector_gets_what_is_applied_and_what_changes(tmp_path: Path, walk:
         assert terminal.run("reconciler delete configuration edge").code == 0
         assert terminal.run("bash fetch.sh").code == 1
         assert (walk.folder / "collector.yaml").read_text() == raw.replace("4317", "4319")
-
-
-def test_the_exporter_is_the_one_of_the_page_about_logs() -> None:
-    blocks = following.blocks(PAGE)
-    (sending,) = [yaml.safe_load(block.text) for block in blocks if block.text.startswith("# sending.yaml")]
-    (told,) = [yaml.safe_load(block) for block in pages.blocks(LOGS, "yaml") if "otlp_http" in block]
-    exporter, known = sending["exporters"]["otlp_http"], told["exporters"]["otlp_http"]
-    assert exporter.keys() - known.keys() == {"retry_on_failure"}
-    assert exporter["sending_queue"]["batch"] == known["sending_queue"]["batch"]
