@@ -137,9 +137,11 @@ class Services:
 
     @property
     def revision(self) -> int:
-        """The newest revision that this process knows: by its reads and writes, or from other replicas."""
+        """The newest revision that this process knows: by its reads and writes, or from other replicas. Their answers
+        may be ahead of the changes that it has heard.
+        """
         known = self.store.known_revision
-        return known if self.following is None else max(known, self.following.revision)
+        return known if self.following is None else max(known, self.following.revision, self.following.told)
 
     def new_id(self) -> str:
         """Return a new ULID. It is no secret, so its randomness need not cost a system call."""

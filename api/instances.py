@@ -139,6 +139,7 @@ async def _ask(
             seconds=seconds,
             headers=((access.HEADER, call.project.encode()),),
         )
+        replicas.note_revision(call, answer.headers)
         told = msgspec.json.decode(answer.body, type=dict[str, Any])
     except (PeerGone, msgspec.MsgspecError) as problem:
         said = problem.message if isinstance(problem, PeerGone) else "It gave no answer of this interface."

@@ -93,6 +93,8 @@ async def take(call: Call) -> Response:
     held = HeldBytes(services.room, sender, body_length(call, most=limits.bytes))
     try:
         body = await read_body(call.receive, limit=held.size)
+        if services.contact is not None:
+            services.contact.check()
         if call.caller is not None and call.caller.directory is not call.directory:
             auth.again(call)
         if encoding:

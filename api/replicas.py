@@ -131,11 +131,19 @@ async def pass_on(call: Call, peers: Peers, peer: Peer, *, body: bytes = b"", se
     return Content(answer.body, media_type=types[0], status=answer.status, headers=headers)
 
 
-async def _know(call: Call, headers: Iterable[Header]) -> None:
-    """Wait a moment until this replica knows what the answer shows, since it adds its own revision."""
+def note_revision(call: Call, headers: Iterable[Header]) -> int:
+    """Have the answer to the call tell no older revision than that of another replica, which is returned."""
     told = [int(value) for name, value in headers if name == b"x-revision" and value.isdigit()]
-    if told and call.services.following is not None:
-        await call.services.following.knows(told[0])
+    if (following := call.services.following) is not None:
+        following.told = max(following.told, *told, 0)
+    return max(told, default=0)
+
+
+async def _know(call: Call, headers: Iterable[Header]) -> None:
+    """Wait a moment until this replica knows what the answer shows, for clients that send no revision back."""
+    revision = note_revision(call, headers)
+    if call.services.following is not None:
+        await call.services.following.knows(revision)
 
 
 def named(peers: Peers, name: str | None) -> Peer | None:

@@ -93,12 +93,16 @@ class Sessions:
 
     async def load(self) -> None:
         """Read the stored sessions that have not expired, at the start or again. Raises StoreFault."""
+        before = {*self._live}
         rows = await self._operations.sessions()
         if self._is_shared:  # another replica may have changed the access of a person just before a session of theirs
             await self._accounts.reload()
+        # What began or ended here meanwhile, the rows may not say.
+        begun = [session for digest, session in self._live.items() if digest not in before]
+        ended = self._ended | (before - self._live.keys())
         known, self._live = self._live, OrderedDict()
-        for row in sorted(rows, key=lambda row: row.seen_at):
-            if row.digest in self._ended:
+        for row in sorted([*rows, *begun], key=lambda row: row.seen_at):
+            if row.digest in ended:
                 continue
             if self._counts(row):
                 self._keep(max(row, known.get(row.digest, row), key=lambda one: one.seen_at))

@@ -28,6 +28,9 @@ from reconciler.store.notices import (
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 2.0  # of a request, for what it asks this replica to know
+HEAR_SECONDS = 5.0  # for one notice: meanwhile nobody asks if the database still answers
+RELOAD_SECONDS = 30.0  # the same for everything
+LATE = "the database does not answer in time"
 
 Hear = Callable[[Notice], Awaitable[None]]
 """Takes a notice of another replica. Raises ReconcilerError, MsgspecError if it cannot: then everything is reloaded."""
@@ -41,6 +44,7 @@ class Following:
 
     def __init__(self, notices: Notices, store: Store, contact: Contact) -> None:
         self.revision = store.known_revision
+        self.told = 0  # the newest revision in answers of other replicas that were passed on
         self.behind = 0  # notices of the last answer that are still to be taken
         self._notices = notices
         self._store = store
@@ -86,18 +90,22 @@ class Following:
     async def _tell(self, notice: Notice) -> None:
         for hear in self._hearers[notice.kind]:
             try:
-                await hear(notice)
-            except (errors.ReconcilerError, msgspec.MsgspecError) as problem:
-                log.warning("A change of another replica could not be followed, so all is read again: %s", problem)
+                async with asyncio.timeout(HEAR_SECONDS):
+                    await hear(notice)
+            except (errors.ReconcilerError, msgspec.MsgspecError, TimeoutError) as problem:
+                log.warning(
+                    "A change of another replica could not be followed, so all is read again: %s", str(problem) or LATE
+                )
                 self._must_reload = True
 
     async def _reload(self) -> None:
         log.info("Changes of other replicas were missed: everything is read again.")
         try:
-            for reload in self._reloads:
-                await reload()
-        except errors.ReconcilerError as problem:  # the next answer is a second away
-            log.warning("What other replicas changed could not be read yet: %s", problem)
+            async with asyncio.timeout(RELOAD_SECONDS):
+                for reload in self._reloads:
+                    await reload()
+        except (errors.ReconcilerError, TimeoutError) as problem:  # the next answer is a second away
+            log.warning("What other replicas changed could not be read yet: %s", str(problem) or LATE)
         else:
             self._must_reload = False
 

@@ -97,7 +97,7 @@ def known(identity: PeerPrincipal, directory_: Directory, *, now: str) -> Princi
 
 def is_unlisted(identity: PeerPrincipal) -> bool:
     """Return True for a principal in no directory: the settings of the receiver decide if it exists."""
-    return any(identity.name == one.name for one in UNLISTED)
+    return any((identity.name, identity.user) == (one.name, one.user) for one in UNLISTED)
 
 
 class PeerTokens:

@@ -16,12 +16,15 @@ from reconciler.delivery.contract import QueueFull
 from reconciler.model.principals import Role
 from reconciler.replicas import tokens
 from reconciler.replicas.calling import CalledPeers
+from reconciler.replicas.contact import Contact
+from reconciler.replicas.following import Following
 from reconciler.replicas.peers import Peer
 from reconciler.replicas.tokens import PeerTokens
 from reconciler.server import serving
 from tests.api import delivering
 from tests.api.conftest import connect, make_key
 from tests.api.delivering import LETTER, Kept
+from tests.replicas.told import Told
 
 pytestmark = pytest.mark.anyio
 
@@ -37,13 +40,22 @@ class Two(NamedTuple):
     one: Kept
     two: Kept
     others: list[Peer]  # as `one` knows them
+    second: Services
+
+    def others_know(self, revision: int) -> None:
+        """Have `two` know a newer revision."""
+        assert self.second.following is not None
+        self.second.following.revision = revision
 
 
 @pytest.fixture
 async def two(services: Services) -> AsyncIterator[Two]:
     kept = Kept(known={"siem"}), Kept(known={"siem", "checkout:hook"})
     second = dataclasses.replace(
-        services, deliveries=kept[1], peer_tokens=PeerTokens(KEY, process="process-two", clock=time.time)
+        services,
+        deliveries=kept[1],
+        peer_tokens=PeerTokens(KEY, process="process-two", clock=time.time),
+        following=Following(Told(), services.store, Contact(Told())),
     )
     listener = socket.create_server(("127.0.0.1", 0))
     others = [Peer("two", f"http://127.0.0.1:{listener.getsockname()[1]}", "process-two")]
@@ -52,7 +64,7 @@ async def two(services: Services) -> AsyncIterator[Two]:
         serving.serve([(api.app.build(second), listener)], drain_seconds=1.0),
         CalledPeers("one", signing=signing, others=lambda: others) as peers,
     ):
-        yield Two(dataclasses.replace(services, deliveries=kept[0], peers=peers), *kept, others)
+        yield Two(dataclasses.replace(services, deliveries=kept[0], peers=peers), *kept, others, second)
 
 
 @pytest.fixture
@@ -78,6 +90,14 @@ async def test_both_are_summed_and_shown(client: httpx2.AsyncClient) -> None:
     assert [one["instance"] for one in delivery["instances"]] == ["one", "two"]
     assert delivery["instances"][1]["delivery"]["rates"] == delivering.SHOWN["rates"]
     assert delivery["lastFailure"]["answer"] == delivering.ANSWERED
+
+
+async def test_an_answer_has_no_older_revision_than_that_of_another_instance(services: Services, two: Two) -> None:
+    newer = services.store.known_revision + 5
+    told = Following(Told(), services.store, Contact(Told()))
+    two.others_know(newer)
+    async with connect(dataclasses.replace(two.services, following=told), project="default") as client:
+        assert int((await client.get("/v1/deliveries")).headers["x-revision"]) == newer
 
 
 async def test_a_destination_of_one_of_them_is_in_the_list(client: httpx2.AsyncClient) -> None:

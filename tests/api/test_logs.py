@@ -25,11 +25,13 @@ from reconciler.auth import changes
 from reconciler.delivery.contract import IntakeRoom, NotTaken, QueueFull, RecordRates, TakenRecords
 from reconciler.delivery.otlp.models import Logs, RequestLimits
 from reconciler.model.principals import Role, Scope
+from reconciler.replicas.contact import STALE_SECONDS, Contact
 from tests.api import parts
 from tests.api.callers import ask
 from tests.api.conftest import connect, make_key
 from tests.api.delivering import Kept
 from tests.delivery.otlp import requests
+from tests.replicas.told import Told
 
 pytestmark = pytest.mark.anyio
 
@@ -560,3 +562,20 @@ async def test_the_listener_for_log_records_serves_these_and_whether_it_lives(se
         404,
         {"errors": ["This listener takes POST /v1/logs alone."], "codes": ANY},
     )
+
+
+async def test_a_slow_body_is_not_taken_when_nobody_knows_any_more_if_its_key_counts(
+    served: Services, project: str, kept: Kept
+) -> None:
+    now = 0.0
+    contact = Contact(Told(is_lost=True), monotonic=lambda: now)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal now
+        yield b'{"resourceLogs"'
+        now = STALE_SECONDS + 1
+        yield b": []}"
+
+    async with connect(dataclasses.replace(served, contact=contact), project=project) as client:
+        answer = await post(client, pieces(), JSON)
+    assert (answer.status_code, kept.taken) == (503, [])

@@ -97,6 +97,34 @@ def set_user(name: str, **changes: object) -> Decide:
     return lambda directory: auth_changes.change_user(directory, replace(directory.users[name], **changes))  # type: ignore[arg-type]
 
 
+class SlowAccounts(Accounts):
+    """Reading the directory again takes until a test says so."""
+
+    is_reading: asyncio.Event
+    go_on: asyncio.Event
+
+    async def reload(self) -> None:
+        self.is_reading.set()
+        await self.go_on.wait()
+        await super().reload()
+
+
+async def test_what_begins_and_ends_while_all_sessions_are_read_again_has_begun_and_ended(
+    service: Service, watch: Watch
+) -> None:
+    accounts = SlowAccounts(service.store, service.accounts.directory, clock=watch)
+    service.sessions = Sessions(service.operations, accounts, lifetimes=LIFETIMES, clock=watch, is_shared=True)
+    accounts.is_reading, accounts.go_on = asyncio.Event(), asyncio.Event()
+    stays, ends = await service.begin(), await service.begin("vic")
+    reading = asyncio.create_task(service.sessions.load())
+    await accounts.is_reading.wait()
+    await service.sessions.end(ends)
+    begins = await service.begin("root")
+    accounts.go_on.set()
+    await reading
+    assert service.who(stays, ends, begins) == ["id-una", None, "id-root"]
+
+
 # Beginning, finding, ending
 
 

@@ -4,6 +4,8 @@ with cut(server) as line:
     store = PostgresqlStore(line.url(database.url))
     line.cuts = 1
     await store.commit(...)  # its connection is lost during COMMIT
+
+It may also stop in the middle of a transaction, as a process that gets SIGSTOP does.
 """
 
 import contextlib
@@ -23,6 +25,8 @@ class Line:
     def __init__(self, listener: socket.socket, server: Server) -> None:
         self.cuts = 0  # how many of the next commits lose their answer
         self.reaches = True  # the server gets the commit nevertheless
+        self.stops_after = b""  # a statement with this text is the last one that the server gets on its connection
+        self.ended = threading.Event()
         self.lost = threading.Semaphore(0)  # released for each
         self._listener = listener
         self._server = server
@@ -58,6 +62,8 @@ class Line:
                     self.lost.release()
                     return
                 server.sendall(data)
+                if self.stops_after and self.stops_after in data:
+                    self.ended.wait()
         _end(client, server)
 
     def _pass(self, server: socket.socket, client: socket.socket) -> None:
@@ -81,5 +87,6 @@ def cut(server: Server) -> Iterator[Line]:
         serving = threading.Thread(target=line.serve, daemon=True)
         serving.start()
         yield line
+        line.ended.set()
         _end(listener)
         serving.join()

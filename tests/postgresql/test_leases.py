@@ -1,8 +1,9 @@
 """Leases on a real server: each has one holder, a greater number for each, and ends by the server's clock."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
@@ -11,8 +12,10 @@ import pytest
 
 from reconciler.store import statements
 from reconciler.store.contract import NameTaken, StoreFault
+from reconciler.store.postgresql.connection import IDLE_SECONDS
 from reconciler.store.postgresql.leases import PostgresqlLeases
 from reconciler.store.records import LEASE_SECONDS, Beat, Lease, ReplicaRow
+from tests.postgresql.cutting import cut
 from tests.postgresql.servers import Database, Server
 
 pytestmark = [pytest.mark.providers, pytest.mark.anyio]
@@ -30,9 +33,7 @@ Open = Callable[[], Awaitable[PostgresqlLeases]]
 
 @pytest.fixture
 async def opened(database: Database) -> AsyncIterator[Open]:
-    with psycopg.connect(database.url, autocommit=True) as connection:
-        for step in statements.migrations(PACKAGE):
-            connection.execute(step.sql.encode())
+    migrate(database.url)
     async with AsyncExitStack() as closing:
 
         async def open_() -> PostgresqlLeases:
@@ -41,6 +42,12 @@ async def opened(database: Database) -> AsyncIterator[Open]:
             return leases
 
         yield open_
+
+
+def migrate(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for step in statements.migrations(PACKAGE):
+            connection.execute(step.sql.encode())
 
 
 def replica(name: str, process: str = "") -> ReplicaRow:
@@ -174,3 +181,35 @@ async def test_without_the_server_each_call_fails_soon_and_later_ones_work(opene
     assert time.monotonic() - began < 10
     server.start()
     assert (await a.beat(replica("a"))).living == (replica("a"),)
+
+
+@pytest.fixture
+def own() -> Iterator[Server]:
+    """A server that a line may lead to."""
+    server = Server(tcp=True)
+    try:
+        yield server.start()
+    finally:
+        server.remove()
+
+
+@pytest.mark.slow
+async def test_a_replica_that_stops_while_it_takes_leases_keeps_others_from_them_for_some_seconds_only(
+    own: Server,
+) -> None:
+    url = own.database("leases").url
+    migrate(url)
+    with cut(own) as line:
+        stopped, other = PostgresqlLeases(line.url(url)), PostgresqlLeases(url)
+        await stopped.beat(replica("a"))
+        await other.beat(replica("b"))
+        line.stops_after = b"pg_advisory_xact_lock"
+        with pytest.raises(StoreFault):
+            await stopped.take("a", [("one",)])
+        began, taken = time.monotonic(), list[Lease]()
+        while not taken and time.monotonic() - began < 2 * IDLE_SECONDS:
+            with contextlib.suppress(StoreFault):
+                taken = await other.take("b", [("one",)])
+        assert [one.repository for one in taken] == ["one"]
+        await stopped.close()
+        await other.close()

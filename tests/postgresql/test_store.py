@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 
 import psycopg
@@ -13,7 +13,7 @@ import pytest
 from reconciler.store import audit
 from reconciler.store.contract import LeaseLost, OutcomeUnknown, StoreFault
 from reconciler.store.postgresql.connection import PostgresqlConnection
-from reconciler.store.postgresql.store import BEAT_SECONDS, PostgresqlStore
+from reconciler.store.postgresql.store import BEAT_SECONDS, LOCKS, PostgresqlStore
 from reconciler.store.records import AuditWanted, Changes, Lease, QuoteRow, Record, ReferenceRow, Traces, VersionRow
 from tests.postgresql.cutting import cut
 from tests.postgresql.servers import Database, Server
@@ -56,6 +56,44 @@ async def test_a_project_is_locked_for_others_until_its_commit_and_other_project
             assert await looking.names(other) == ["a"]
             await other.commit([rows.stored("b")], record=Record(), project=rows.PROJECT)
     assert await looking.names(store) == ["a", "b"]
+
+
+async def test_a_lock_is_given_back_although_many_others_are_waited_for(
+    store: PostgresqlStore, other: PostgresqlStore
+) -> None:
+    many = [f"p{number}" for number in range(LOCKS)]
+
+    async def wait(project: str) -> None:
+        async with store.locked(project, seconds=WAIT):
+            pass
+
+    async with AsyncExitStack() as held, asyncio.TaskGroup() as waiting:
+        for project in many:
+            await held.enter_async_context(other.locked(project))
+        async with store.locked(rows.PROJECT):
+            for project in many:
+                waiting.create_task(wait(project))
+            await asyncio.sleep(0.5)
+        async with other.locked(rows.PROJECT, seconds=1.0):
+            await held.aclose()
+
+
+async def test_a_commit_keeps_its_own_lock_when_the_one_before_it_ends_late(
+    store: PostgresqlStore, database: Database
+) -> None:
+    async with AsyncExitStack() as first:
+        await first.enter_async_context(store.locked(rows.PROJECT))
+        await store.commit([rows.stored("a")], record=Record(), project=rows.PROJECT)
+        async with store.locked(rows.PROJECT, seconds=WAIT):
+            await first.aclose()
+            with psycopg.connect(database.admin_url, autocommit=True) as admin:
+                admin.execute(
+                    "select pg_terminate_backend(pid) from pg_locks "
+                    "where locktype = 'advisory' and database = (select oid from pg_database where datname = "
+                    "current_database())"
+                )
+            with pytest.raises(StoreFault):  # it has lost the lock
+                await store.commit([rows.stored("b")], record=Record(), project=rows.PROJECT)
 
 
 async def test_a_lock_ends_with_its_context_and_a_cancelled_waiter_leaves_nothing(

@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
 
-import msgspec
 import pytest
 
 from reconciler.model.names import Key
@@ -15,36 +13,14 @@ from reconciler.replicas import following as following_module
 from reconciler.replicas.cache import ResourceCache
 from reconciler.replicas.contact import LOST_SECONDS, STALE_SECONDS, Contact, CutOff
 from reconciler.replicas.following import Following
-from reconciler.store.contract import Heard, Notice, Store, StoreFault
+from reconciler.store.contract import Notice, Store, StoreFault
 from reconciler.store.notices import CommitBody, NoticeKind, SessionsBody, encode
 from reconciler.store.records import Committed, KeyRow, Record, ResourceChange
 from reconciler.store.sqlite import SqliteStore
+from tests.replicas.told import Told
 from tests.store import rows
 
 pytestmark = pytest.mark.anyio
-
-
-@dataclass
-class Told:
-    """Notices that a test tells."""
-
-    writer: str = "ours"
-    is_lost: bool = False
-    asked: int = 0
-    answers: "asyncio.Queue[Heard]" = field(default_factory=asyncio.Queue)
-
-    async def follow(self) -> AsyncGenerator[Heard, None]:
-        while True:
-            yield await self.answers.get()
-
-    def ask(self) -> None:
-        self.asked += 1
-
-    async def tell(self, kind: str, body: msgspec.Struct) -> None:
-        raise NotImplementedError
-
-    def hear(self, *notices: Notice, revision: int = 0, missed: bool = False) -> None:
-        self.answers.put_nowait(Heard(notices, revision, monotonic(), missed))
 
 
 @dataclass
@@ -115,6 +91,32 @@ async def test_what_was_missed_is_read_again_until_it_can_be(world: World) -> No
     world.told.hear(revision=9)
     await settled()
     assert reloads == [0, 1]
+
+
+async def test_a_database_that_does_not_answer_a_reader_stops_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following_module, "HEAR_SECONDS", 0.01)
+    monkeypatch.setattr(following_module, "RELOAD_SECONDS", 0.01)
+    answers, reloads = asyncio.Event(), 0
+
+    async def hear(_: Notice) -> None:
+        await answers.wait()
+
+    async def reload() -> None:
+        nonlocal reloads
+        await answers.wait()
+        reloads += 1
+
+    world.following.subscribe(NoticeKind.SESSIONS, hear)
+    world.following.reload_with(reload)
+    world.told.hear(Notice(1, "theirs", NoticeKind.SESSIONS, b""), revision=1)
+    await asyncio.sleep(0.1)
+    assert (reloads, world.following.revision) == (0, 0)
+    answers.set()
+    world.told.hear(revision=1)
+    await settled()
+    assert (reloads, world.following.revision) == (1, 1)
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", encode(SessionsBody()), b"\x81\xa8revision\xa1x"])

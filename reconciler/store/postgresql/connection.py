@@ -347,7 +347,8 @@ class Connections:
             found[1].close()
 
 
-def _connect(address: str, name: str) -> psycopg.Connection[Row]:
+def session_parameters(address: str, name: str) -> dict[str, Any]:
+    """Return how every session of this process connects, with the limits of its waits. Raises Refused."""
     try:
         given = conninfo_to_dict(address)
     except psycopg.ProgrammingError:  # it quotes the address, with its password
@@ -369,6 +370,11 @@ def _connect(address: str, name: str) -> psycopg.Connection[Row]:
     parameters: dict[str, Any] = {**defaults, **given}
     parameters["options"] = f"{given.get('options', '')} {options}".strip()
     parameters["client_encoding"] = "utf8"
+    return parameters
+
+
+def _connect(address: str, name: str) -> psycopg.Connection[Row]:
+    parameters = session_parameters(address, name)
     with faults("opened"):
         opened = psycopg.connect(
             **parameters, autocommit=True, prepare_threshold=0, context=_ADAPTERS, cursor_factory=psycopg.RawCursor

@@ -14,7 +14,8 @@ from psycopg import AsyncConnection, AsyncRawCursor
 
 from reconciler.store import statements
 from reconciler.store.contract import NameTaken, StoreFault
-from reconciler.store.postgresql.notices import CONNECT_SECONDS, in_time
+from reconciler.store.postgresql.connection import session_parameters
+from reconciler.store.postgresql.notices import in_time
 from reconciler.store.records import LEASE_SECONDS, Beat, HeldLease, Lease, ReplicaRow
 
 T = TypeVar("T")
@@ -109,11 +110,7 @@ class PostgresqlLeases:
 
     async def _connect(self) -> Beats:
         return await AsyncConnection.connect(
-            self._url,
-            autocommit=True,
-            cursor_factory=AsyncRawCursor,
-            connect_timeout=CONNECT_SECONDS,
-            application_name="reconciler leases",
+            **session_parameters(self._url, "reconciler leases"), autocommit=True, cursor_factory=AsyncRawCursor
         )
 
     async def _disconnect(self) -> None:

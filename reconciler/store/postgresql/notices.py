@@ -22,7 +22,7 @@ from psycopg import AsyncConnection, AsyncRawCursor
 
 from reconciler.store.contract import Heard, Notice
 from reconciler.store.notices import encode
-from reconciler.store.postgresql.connection import Connections, load_queries
+from reconciler.store.postgresql.connection import Connections, load_queries, session_parameters
 from reconciler.store.statements import Connection
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,6 @@ LISTEN = "listen reconciler"
 CHECK_SECONDS = 1.0  # between two questions, if nothing happens
 ASK_SECONDS = 0.1  # at least, from one question to the next one that somebody asked for
 ANSWER_SECONDS = 2.0  # for each answer
-CONNECT_SECONDS = 2
 PAUSE_SECONDS = 0.25  # before another connection is tried
 PAGE = 500  # notices in one answer
 KEPT_SECONDS = 3600.0
@@ -123,11 +122,7 @@ class PostgresqlNotices:
 
     async def _connect(self) -> Listener:
         listener = await AsyncConnection.connect(
-            self._url,
-            autocommit=True,
-            cursor_factory=AsyncRawCursor,
-            connect_timeout=CONNECT_SECONDS,
-            application_name="reconciler notices",
+            **session_parameters(self._url, "reconciler notices"), autocommit=True, cursor_factory=AsyncRawCursor
         )
         listener.add_notify_handler(lambda _: self._woken.set())
         try:

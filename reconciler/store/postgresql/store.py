@@ -151,7 +151,8 @@ class PostgresqlStore(sql_store.SqlStore):
             try:
                 yield
             finally:
-                self._held.pop(project, None)
+                if self._held.get(project) is held:  # otherwise a commit ended the lock, and the next one has it
+                    del self._held[project]
                 beating.cancel()
                 await asyncio.wait({beating})
 
@@ -194,7 +195,8 @@ class PostgresqlStore(sql_store.SqlStore):
         try:
             yield connection
         finally:
-            await _to_its_end(executor, partial(self._connections.give, connection))
+            # Not on its threads: all of them may wait for locks, some of which others give back the same way.
+            await _to_its_end(self._readers, partial(self._connections.give, connection))
 
     def figures(self) -> records.StoreFigures:
         """As promised. The files are the server's, so their sizes are unknown here."""
