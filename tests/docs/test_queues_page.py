@@ -65,7 +65,7 @@ def still(text: str) -> str:
 
 @pytest.mark.slow
 def test_the_day_goes_as_it_is_told(program: Program, endpoint: Endpoint) -> None:
-    refused, held, mended, after = map(still, SESSIONS)
+    refused, held, mended, after, _ = map(still, SESSIONS)
     assert said(program, SESSIONS[0], endpoint) == refused
     assert said(program, SESSIONS[1], endpoint) == held
     endpoint.says = None
