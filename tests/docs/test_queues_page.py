@@ -17,7 +17,7 @@ from tests.docs import pages, sessions
 
 PAGE = pages.read(pages.ROOT / "docs/queues.md")
 SESSIONS = pages.blocks(PAGE, "console")
-CHANGING = re.compile(r"[0-9]{4}-[0-9-]{5}T[0-9:]{8}Z|[0-9]+\.[0-9]{2}(?= s$)", re.MULTILINE)
+CHANGING = re.compile(r"[0-9]{4}-[0-9-]{5}T[0-9:]{8}(?:\.[0-9]{3})?Z|[0-9]+\.[0-9]{2}(?= s$)", re.MULTILINE)
 ADDRESS = "https://siem.example.org:443"
 ANSWER = '{"error": "field `host` is missing"}'
 BODIES: list[dict[str, object]] = [
