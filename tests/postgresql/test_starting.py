@@ -62,6 +62,16 @@ def test_a_second_replica_with_a_directory_of_its_own_simply_works(
     assert {one["metadata"]["name"] for one in service.resources("Destination")} == {"a", "b"}
 
 
+def test_a_replica_whose_name_another_one_took_is_not_ready(
+    service: Daemon, tmp_path: Path, database: Database
+) -> None:
+    with daemons.running(tmp_path / "other", settings=settings(database)):
+        daemons.until(lambda: service.get("/readyz").status == 503, "it is not ready")
+        refused = service.get("/readyz")
+        assert (refused.body["codes"], "`replica.name`" in refused.body["errors"][0]) == (["replica-unavailable"], True)
+    daemons.until(lambda: service.get("/readyz").status == 200, "it is ready again")
+
+
 def test_a_used_directory_begins_with_an_empty_database_only_if_that_is_meant(
     service: Daemon, server: Server, database: Database
 ) -> None:
