@@ -104,7 +104,7 @@ def test_a_directory_with_a_store_on_postgresql_does_not_begin_anew_on_sqlite(se
     service.stop()
     service.configure([], store={"url": f"sqlite:///{service.state}/store.db"})
     code, told = ends(service)
-    assert (code, "is missing, and" in told) == (1, True)
+    assert (code, "is missing, and" in told, "on PostgreSQL; set `store.url`" in told) == (1, True, True)
 
 
 def test_a_server_that_is_gone_ends_the_start_with_one_sentence(tmp_path: Path) -> None:
