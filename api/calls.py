@@ -34,6 +34,7 @@ from reconciler.reconcile.repositories import Repositories
 from reconciler.replicas.cache import ResourceCache
 from reconciler.replicas.contact import Contact
 from reconciler.replicas.following import Following
+from reconciler.replicas.keeper import LeaseKeeper
 from reconciler.replicas.peers import Peers
 from reconciler.replicas.tokens import PeerRequest, PeerTokens
 from reconciler.review.service import Reviewing
@@ -87,8 +88,8 @@ class Services:
     `in_flight` counts requests in progress by caller, on every listener, `paces` the sign-ins of each address,
     `refusals` refused attempts. `traffic` counts requests, `samples` returns the metrics, `searches` keeps the last
     answers. `outbox` exists if the settings have targets of alerts. `peers` and `peer_tokens`, for requests to other
-    replicas and from them, exist only with several replicas, and so do `following`, `contact`
-    and `cache`.
+    replicas and from them, exist only with several replicas, and so do `following`, `contact`,
+    `keeper` and `cache`.
 
     `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, the key of sealed sign-ins, exist
     only with `oidc`. `takes_invitations`: invitations admit people. `has_tls`: the listener itself has TLS; with a
@@ -116,6 +117,7 @@ class Services:
     peer_tokens: PeerTokens | None = None
     following: Following | None = None
     contact: Contact | None = None
+    keeper: LeaseKeeper | None = None
     cache: ResourceCache | None = None
     auth_type: str = "local"
     people: People | None = None

@@ -29,6 +29,7 @@ from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.principals import Permission
 from reconciler.ops import metric_families
+from reconciler.store.contract import NameTaken
 from reconciler.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,11 @@ async def ready(call: Call) -> Response:
     contact = call.services.contact
     if contact is not None and contact.stale_seconds is not None:
         raise errors.Unavailable("The database does not answer this replica.", code=ErrorCode.STORE_UNAVAILABLE)
+    if (keeper := call.services.keeper) is not None:
+        try:
+            keeper.check_name()
+        except NameTaken as error:
+            raise errors.Unavailable(error.message, code=ErrorCode.REPLICA_UNAVAILABLE) from error
     try:
         async with asyncio.timeout(READY_SECONDS):
             await call.services.store.revision()

@@ -20,6 +20,7 @@ from reconciler.store.estates import StoredEstate
 from reconciler.store.files import KINDS, OPERATIONS, STORE, DatabasePlaces
 
 SECONDS = 3600.0
+STORE_SUFFIX = Path(STORE.file).suffix
 LEFT_OUT = "Not in it: sessions (people sign in again)."
 NEXT = "Queues, mirrors, settings and files of secrets stay where they are. Set `store.url`, and start the service."
 
@@ -80,6 +81,8 @@ def _places(text: str) -> DatabasePlaces:
     path = Path(text.removeprefix(SQLITE)).absolute()
     if path.is_dir():
         path /= STORE.file
+    elif not text.startswith(SQLITE) and not path.exists() and path.suffix != STORE_SUFFIX:
+        raise Refused(f"{path} is neither a folder nor a store; make the folder first")
     if not path.parent.is_dir():
         raise Refused(f"{path.parent} is no folder; make it first")
     return DatabasePlaces(path, path.with_name(OPERATIONS.file))

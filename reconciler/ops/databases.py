@@ -78,6 +78,12 @@ def missing(found: DatabasePlaces) -> str | None:
     if not copies and not any(each.exists() for each in traces):
         return None
     is_ = "is empty" if store.exists() else "is missing"
+    if not copies and not found.operations.exists():
+        return (
+            f"The store {store} {is_}, and the service of {found.operations.parent} had its store on PostgreSQL; set "
+            "`store.url`, copy the store with `reconciler store copy`, or start once with --new-store to begin with an "
+            "empty one."
+        )
     backup = max(copies, key=lambda each: (each.stat().st_mtime, each.name), default="BACKUP")
     return (
         f"The store {store} {is_}, and {found.operations.parent} is of a service that had one; put it back, restore a "

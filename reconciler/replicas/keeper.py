@@ -107,6 +107,7 @@ class _Heard:
     until: float = 0.0  # of the leases, on the clock of this replica
     last: float | None = None  # when the last answered beat began
     fault: str = ""
+    other: NameTaken | None = None  # another process took the name at the last beat
     giving: set[str] = field(default_factory=set)
 
 
@@ -147,6 +148,11 @@ class LeaseKeeper:
         await self.beat()
 
     # What is known
+
+    def check_name(self) -> None:
+        """Raise NameTaken if another process took the name of this replica."""
+        if self._heard.other is not None:
+            raise NameTaken(self._heard.other.message)
 
     @property
     def held(self) -> Mapping[str, Lease]:
@@ -197,13 +203,13 @@ class LeaseKeeper:
                     await self._beat(began)
             except (ReconcilerError, TimeoutError) as fault:
                 if isinstance(fault, NameTaken):
-                    self._heard.until = 0.0
+                    self._heard.until, self._heard.other = 0.0, fault
                 message = str(fault) or "the database does not answer in time"
                 if message != self._heard.fault:
                     log.warning("The leases of repositories could not be renewed: %s", message)
                 self._heard.fault = message
             else:
-                self._heard.fault = ""
+                self._heard.fault, self._heard.other = "", None
         self._changed.set()
 
     async def _beat(self, began: float) -> None:

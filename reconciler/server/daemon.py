@@ -50,7 +50,7 @@ async def erase_loop(
                 log.info("The store's files hold no trace of what was rewritten any more.")
             await asyncio.sleep(seconds)
         except StoreFault as fault:
-            log.warning("Traces of what was rewritten are still in the store's files. %s", fault.message)
+            log.warning("Traces of what was rewritten may still be in the store's files. %s", fault.message)
             await asyncio.sleep(again_seconds)
 
 

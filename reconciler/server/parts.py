@@ -283,6 +283,7 @@ def _services(
         samples=metrics.samples,
         following=metrics.following,
         contact=metrics.contact,
+        keeper=None if replica is None else replica.keeper,
         cache=None if replica is None else replica.cache,
     )
 

@@ -11,7 +11,7 @@ import pytest
 from reconciler.replicas import keeper
 from reconciler.replicas.keeper import WORK, Group, LeaseKeeper
 from reconciler.store import engines
-from reconciler.store.contract import Leases
+from reconciler.store.contract import Leases, NameTaken
 from reconciler.store.postgresql.leases import PostgresqlLeases
 from reconciler.store.records import LEASE_SECONDS, Lease, ReplicaRow
 from tests.postgresql.servers import Database, Server
@@ -127,5 +127,10 @@ async def test_after_an_outage_of_the_database_everybody_keeps_what_they_had(sto
 async def test_another_process_of_its_name_leaves_it_nothing(store: Database) -> None:
     async with running(store, "a") as a:
         await until(lambda: len(a.followed) == 5)
+        a.keeper.check_name()
         async with running(store, "a", "another"):
             await until(lambda: not a.followed)
+            with pytest.raises(NameTaken, match=r"`replica\.name`"):
+                a.keeper.check_name()
+        await until(lambda: len(a.followed) == 5)
+        a.keeper.check_name()

@@ -62,6 +62,16 @@ def test_a_second_replica_with_a_directory_of_its_own_simply_works(
     assert {one["metadata"]["name"] for one in service.resources("Destination")} == {"a", "b"}
 
 
+def test_a_replica_whose_name_another_one_took_is_not_ready(
+    service: Daemon, tmp_path: Path, database: Database
+) -> None:
+    with daemons.running(tmp_path / "other", settings=settings(database)):
+        daemons.until(lambda: service.get("/readyz").status == 503, "it is not ready")
+        refused = service.get("/readyz")
+        assert (refused.body["codes"], "`replica.name`" in refused.body["errors"][0]) == (["replica-unavailable"], True)
+    daemons.until(lambda: service.get("/readyz").status == 200, "it is ready again")
+
+
 def test_a_used_directory_begins_with_an_empty_database_only_if_that_is_meant(
     service: Daemon, server: Server, database: Database
 ) -> None:
@@ -94,7 +104,7 @@ def test_a_directory_with_a_store_on_postgresql_does_not_begin_anew_on_sqlite(se
     service.stop()
     service.configure([], store={"url": f"sqlite:///{service.state}/store.db"})
     code, told = ends(service)
-    assert (code, "is missing, and" in told) == (1, True)
+    assert (code, "is missing, and" in told, "on PostgreSQL; set `store.url`" in told) == (1, True, True)
 
 
 def test_a_server_that_is_gone_ends_the_start_with_one_sentence(tmp_path: Path) -> None:

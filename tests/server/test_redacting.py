@@ -163,7 +163,7 @@ class TestErasing:
             store = await anext(stores)
             with read_only(tmp_path / "store.db"):
                 task = asyncio.create_task(server_daemon.erase_loop(store, seconds=QUICK, again_seconds=QUICK))
-                told = "Traces of what was rewritten are still in the store's files. The store could not be"
+                told = "Traces of what was rewritten may still be in the store's files. The store could not be"
                 await _said(caplog, told)
             await _said(caplog, "The store's files hold no trace of what was rewritten any more.")
             assert files_holding(tmp_path, redacting_process.SECRET) == []

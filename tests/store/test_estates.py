@@ -183,6 +183,13 @@ def test_the_command_copies_a_state_directory(source: DatabasePlaces, tmp_path: 
     assert content(scenes.places(tmp_path / "target"))["store.db version"] == content(source)["store.db version"]
 
 
+def test_a_target_that_may_be_meant_as_a_folder_is_not_made_as_a_file(source: DatabasePlaces, tmp_path: Path) -> None:
+    told = Program(tmp_path)("store", "copy", str(source.store.parent), str(tmp_path / "target"))
+    expected = f"error: {tmp_path}/target is neither a folder nor a store; make the folder first\n"
+    assert (told.code, told.err) == (exits.ERROR, expected)
+    assert not (tmp_path / "target").exists()
+
+
 def test_a_password_in_an_argument_is_refused(tmp_path: Path) -> None:
     for url in ("postgresql://ada:canary-x@127.0.0.1/a", "postgresql://127.0.0.1/a?password=canary-x"):
         told = Program(tmp_path)("store", "copy", url, str(tmp_path / "state"))

@@ -29,7 +29,9 @@ def connected(url: str) -> Iterator[Connection]:
     try:
         conninfo.conninfo_to_dict(url)
     except psycopg.Error:
-        raise Refused("The URL of PostgreSQL cannot be read; correct it (docs/settings.md).") from None
+        raise Refused(
+            "The URL of PostgreSQL cannot be read, such as an option after its `?`; correct it (docs/settings.md)."
+        ) from None
     try:
         with psycopg.connect(
             url,
