@@ -68,7 +68,11 @@ async def read(call: Call, own: Own, merge: Merge, *, query: Mapping[str, object
 
 
 async def act(call: Call, own: Own, merge: Merge, *, instance: str | None, body: object = None) -> Part:
-    """Have all instances do something, one after the other, or this one. An instance that fails stops no other one."""
+    """Have all instances do something, one after the other, or this one. An instance that fails stops no other one.
+    Without contact to the database nothing is done: it could not be recorded. Raises `CutOff`.
+    """
+    if call.services.contact is not None:
+        call.services.contact.check_write()
     peers, chosen = call.peers, _chosen(call, instance)
     if peers is None or _is_alone(peers, chosen):
         return await own()

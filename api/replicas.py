@@ -154,7 +154,8 @@ def named(peers: Peers, name: str | None) -> Peer | None:
 def at_holder(handler: Handler) -> Handler:
     """Have an operation of the repository in the path answered by the replica that follows it.
 
-    If that replica does not answer, a read is answered from the store, and a write gets 503.
+    If that replica does not answer, a read is answered from the store, and a write gets 503, as one without contact to
+    the database does.
     """
 
     @wraps(handler)
@@ -163,6 +164,8 @@ def at_holder(handler: Handler) -> Handler:
         if repositories.follows(name):
             return await handler(call)
         is_read = call.scope["method"] in READING
+        if not is_read and call.services.contact is not None:
+            call.services.contact.check_write()
         holder = None if call.peers is None else named(call.peers, repositories.holder(name))
         if call.peers is not None and holder is not None:
             waiting = requests.wait_seconds(call) if is_read else 0.0

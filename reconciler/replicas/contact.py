@@ -55,3 +55,10 @@ class Contact:
                 f"This replica has not reached the database for {seconds:.0f} seconds, so it does not know what may be "
                 "served; another replica may answer. The service's log says why."
             )
+
+    def check_write(self) -> None:
+        """Raise CutOff if nothing may be changed at the moment, not even at another replica: the access of the caller
+        may have ended.
+        """
+        if self.stale_seconds is not None:
+            raise CutOff("This replica does not reach the database, so it changes nothing; try again in some seconds.")

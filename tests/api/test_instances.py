@@ -100,6 +100,16 @@ async def test_an_answer_has_no_older_revision_than_that_of_another_instance(ser
         assert int((await client.get("/v1/deliveries")).headers["x-revision"]) == newer
 
 
+@pytest.mark.parametrize("action", ["replay", "test"])
+async def test_without_contact_to_the_database_nothing_is_done_anywhere(two: Two, project: str, action: str) -> None:
+    cut_off = dataclasses.replace(two.services, contact=Contact(Told(is_lost=True)))
+    async with connect(cut_off, project=project) as client:
+        answer = await client.post(f"{PATH}/{action}")
+        assert (answer.status_code, answer.json()["codes"]) == (503, ["store-unavailable"])
+        assert (await client.get(PATH)).status_code == 200
+    assert (two.one.done, two.two.done) == ([], [])
+
+
 async def test_a_destination_of_one_of_them_is_in_the_list(client: httpx2.AsyncClient) -> None:
     answer = (await client.get("/v1/deliveries")).json()
     found = {one["destination"]: [part["instance"] for part in one["instances"]] for one in answer["deliveries"]}
