@@ -23,7 +23,7 @@ from reconciler.model.names import Key
 from reconciler.store import audit as audits
 from reconciler.store import commit as commits
 from reconciler.store import damage, directory_rows, records
-from reconciler.store.contract import LOST_FACT, Announced, C, Damaged, Moved, StoreFault
+from reconciler.store.contract import LOST_FACT, Announced, C, Damaged, Moved, OutcomeUnknown, StoreFault
 from reconciler.store.damage import Damage
 from reconciler.store.notices import AmendmentBody, NoticeKind, commit_body
 from reconciler.store.statements import Connection, Row
@@ -179,8 +179,10 @@ class SqlStore(abc.ABC):
         except Moved:
             self._commits.moved += 1
             raise
-        except StoreFault:
+        except StoreFault as fault:
             self._commits.failed += 1
+            if isinstance(fault, OutcomeUnknown):  # nothing of these resources that was read before may be shown
+                self.announce(records.Committed(self._revision, keys))
             raise
         self._revision = max(self._revision, after)
         self._commits.seconds.note(monotonic() - begun)
