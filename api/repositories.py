@@ -24,6 +24,8 @@ from reconciler.model.principals import Permission
 from reconciler.ops.events import Topic
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.review import kept_plans
+from reconciler.store.contract import StoreFault
+from reconciler.store.records import Held
 
 routes = Routes()
 
@@ -111,13 +113,27 @@ async def shown_repository(reconciler: Reconciler, services: Services) -> bytes:
     """The repository as a JSON object; with several replicas, with the one that follows it. Raises StoreFault.
 
     What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
-    What the last run found and could not be written, since the disk is full for instance, comes from memory.
+    What the last run found and could not be written, since the disk is full for instance, comes from memory. So does
+    everything of a replica without contact, except the number of resources that drift.
     """
     one, memory, following = reconciler.watched, reconciler.memory, reconciler.following
     store, repositories = services.store, services.repositories
     holder = {"holder": repositories.holder(one.name)} if repositories.is_shared else {}
     follows = reconciler.source.follows
-    found, suspension, last_run, held = await store.remembered(one.name, held=HELD_SHOWN)
+    drift = None
+    try:
+        found, suspension, last_run, held = memory.remembered = await store.remembered(one.name, held=HELD_SHOWN)
+        if suspension is not None:
+            drift = await store.drift(one.name, project=one.project)
+    except StoreFault:
+        if services.contact is None or services.contact.stale_seconds is None:
+            raise
+        found, suspension, last_run, held = memory.row, memory.suspension, memory.last_run, Held(0, [])
+        if found.approvable is not None:
+            # What is held is in memory only if somebody asked since the last run.
+            if memory.remembered is None or memory.remembered.row != found:
+                raise
+            held = memory.remembered.held
     row = found or memory.row
     state = memory.unwritten or row
     # A file that must be mended may hold nothing.
@@ -150,7 +166,7 @@ async def shown_repository(reconciler: Reconciler, services: Services) -> bytes:
             "commitLink": forges.commit_pattern(one.url, one.web_url) or None,
             "lastRun": last_run,
             "suspension": shown,
-            "drift": None if suspension is None else await store.drift(one.name, project=one.project),
+            "drift": drift,
             "held": released if holds else None,
             **holder,
         }

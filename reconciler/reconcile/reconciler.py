@@ -34,7 +34,7 @@ from reconciler.replicas.keeper import LeaseKeeper
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import LeaseLost, Notices, Store
-from reconciler.store.records import AuditRow, Lease, Record, RepositoryRow, SuspensionRow
+from reconciler.store.records import AuditRow, Lease, Record, Remembered, RepositoryRow, SuspensionRow
 from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, ProjectRepository, ReviewJob
 
 log = logging.getLogger(__name__)
@@ -63,6 +63,7 @@ class RepositoryMemory:
     verified: tuple[str, str, str] | None = None  # the last verified commit and tag, and the digest of the signers
     fault: errors.ReconcilerError | None = None  # of the last run
     exhausted: tuple[str, str | None, Exhausted] | None = None  # a commit over a limit, the fingerprint, and the limit
+    remembered: Remembered | None = None  # the last that was shown of it
     unwritten: RepositoryRow | None = None  # the state after the last run, if the store could not record it
     succeeded: datetime | None = None  # when a run last found that everything is stored as the head wants
     planned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # in the last plan: by kind, then status

@@ -13,6 +13,7 @@ from tests import daemons
 from tests.daemons import Answer, Daemon, until
 from tests.postgresql.replicas import Replica
 from tests.postgresql.servers import Server
+from tests.repositories import Repository
 from tests.servers import processes, relays
 
 pytestmark = pytest.mark.providers
@@ -36,9 +37,14 @@ def own_server() -> Iterator[Server]:
 @pytest.fixture
 def replica(tmp_path: Path, own_server: Server) -> Iterator[Replica]:
     database = own_server.database("estate")
-    replica = Replica("one", tmp_path, database=database, port=processes.free_port())
+    source = Repository.init(tmp_path / "source")
+    source.write("followed.yaml", daemons.destination("followed"))
+    commit = source.commit()
+    repositories = [daemons.watched("telemetry", source.path)]
+    replica = Replica("one", tmp_path, database=database, port=processes.free_port(), repositories=repositories)
     try:
         replica.start()
+        replica.run_of("telemetry", commit)
         replica.apply(daemons.asked("kept"), daemons.asked("unread"))
         assert replica.get(PATHS[0]).status == 200
         yield replica
@@ -69,6 +75,7 @@ def check_stale(replica: Replica) -> None:
         answer, seconds = timed(replica, "GET", path)
         assert (path, answer.status, int(answer.headers["x-stale"]) < STALE_SECONDS) == (path, 200, True)
         assert seconds < 1
+    assert [one["state"] for one in replica.get("/v1/repositories").body["repositories"]] in ([], ["ready"])
     body = json.dumps({"resources": [daemons.asked("new")]}).encode()
     for method, path, sent in [
         ("POST", "/v1/apply", body),
