@@ -250,7 +250,8 @@ def send_test(service: Client, *, destination: str) -> int:
     told = f"{'delivered' if is_delivered else 'not delivered'}; {answered}{output.took(client.at(test, 'seconds'))}"
     # The service's sentence, then the endpoint's answer, indented.
     answer = [f"  {line}" for line in client.lines(test, "answer")]
-    name = f"{destination} on {instance}" if instance else destination
+    # Of several replicas the answer has the worst: if that delivered, all of them did.
+    name = f"{destination} on {'each replica' if is_delivered else instance}" if instance else destination
     output.lines([f"{name}: {told}", *filter(None, [client.text(test, "message")]), *answer])
     code = _ended(tested)
     return code if is_delivered else exits.ERROR

@@ -304,4 +304,4 @@ def test_an_action_tells_which_instance_did_nothing(
     assert discarded == (code, "siem: 1 batch (10 records) discarded\n", told)
     tested = program("send-test", "siem")
     assert (tested.code, tested.err) == (code, told)
-    assert tested.out.startswith("siem on one: delivered; answered 200")
+    assert tested.out.startswith("siem on each replica: delivered; answered 200")
