@@ -15,7 +15,7 @@ import msgspec
 
 from reconciler.model import errors
 from reconciler.replicas.contact import Contact
-from reconciler.store.contract import Heard, Notice, Notices, Store
+from reconciler.store.contract import Heard, Notice, Notices, Store, StoreFault
 from reconciler.store.notices import (
     AmendmentBody,
     CommitBody,
@@ -31,6 +31,7 @@ WAIT_SECONDS = 2.0  # of a request, for what it asks this replica to know
 HEAR_SECONDS = 5.0  # for one notice: meanwhile nobody asks if the database still answers
 RELOAD_SECONDS = 30.0  # the same for everything
 LATE = "the database does not answer in time"
+UNSURE = "This replica does not reach the database, so it does not know if another one made this credential; try again."
 
 Hear = Callable[[Notice], Awaitable[None]]
 """Takes a notice of another replica. Raises ReconcilerError, MsgspecError if it cannot: then everything is reloaded."""
@@ -120,11 +121,14 @@ class Following:
 
     async def catch_up(self) -> bool:
         """Hear everything that was written before this call; return True if another replica changed something that was
-        not known. All that wait are served by the same answers, at most some each second. Without contact this returns
-        at once.
+        not known. All that wait are served by the same answers, at most some each second.
+
+        Raises StoreFault without contact: an unknown credential may be one that another replica made.
         """
         changes, now = self._changes, monotonic()
         await self._until(lambda: self._contact.heard_at >= now)
+        if self._contact.heard_at < now:
+            raise StoreFault(UNSURE)
         return self._changes != changes
 
     async def knows(self, revision: int) -> bool:

@@ -13,6 +13,7 @@ from reconciler.store import engines
 from reconciler.store.contract import StoreFault
 from reconciler.store.postgresql import inspection
 from reconciler.store.records import Record
+from tests.daemons import until
 from tests.postgresql.engine import PostgresqlEngine
 from tests.postgresql.servers import ADMIN, PASSWORDS, SERVICE, Database, Server
 from tests.store import rows
@@ -63,9 +64,9 @@ def test_what_a_server_may_lose_or_lacks_is_found(own: Server) -> None:
 def test_the_limits_of_the_database_and_the_role_count_too(server: Server, database: Database) -> None:
     run(database.admin_url, f'alter database "{database.name}" connection limit 5')
     try:
-        assert engines.server_report(database.url).connections_left == 4
+        until(lambda: engines.server_report(database.url).connections_left == 4, "others have left")
         run(database.admin_url, f"alter role {SERVICE} connection limit 3")
-        assert engines.server_report(database.url).connections_left == 2
+        until(lambda: engines.server_report(database.url).connections_left == 2, "others have left")
     finally:
         run(server.url("postgres", ADMIN), f"alter role {SERVICE} connection limit -1")
 

@@ -159,7 +159,9 @@ async def test_a_revision_is_waited_for(world: World, monkeypatch: pytest.Monkey
 async def test_without_contact_nothing_is_waited_for(world: World) -> None:
     world.told.is_lost = True
     async with asyncio.timeout(0.5):
-        assert (await world.following.knows(8), await world.following.catch_up()) == (False, False)
+        assert not await world.following.knows(8)
+        with pytest.raises(StoreFault, match="does not reach the database"):
+            await world.following.catch_up()
     assert world.contact.stale_seconds is not None
 
 
