@@ -94,7 +94,7 @@ def tables(state: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def content(state: Path) -> dict[str, bytes]:
-    """What the files of a store hold, by their names; on PostgreSQL its tables, whose files it keeps to itself."""
+    """Return the content of a store's files by name; on PostgreSQL of its tables, whose files it keeps to itself."""
     if database(state) is None:
         return looking.files(state / "store.db")
     return {name: repr(rows).encode() for name, rows in tables(state).items()}

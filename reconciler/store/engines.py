@@ -163,10 +163,13 @@ class ConnectedViews(NamedTuple):
 
 
 def connect_views(connection: str, names: Iterable[str]) -> ConnectedViews:
-    """Open a view on a server for each name. Raises StoreFault."""
-    from reconciler.store.postgresql import views
+    """Open a view on a server for each name. Raises StoreFault, Refused."""
+    from reconciler.store.planning_view import StoredPlanningView
+    from reconciler.store.postgresql.connection import PostgresqlConnection
 
-    return ConnectedViews(*views.connect(connection, names))
+    opened = {name: PostgresqlConnection(connection, name="reconciler-worker") for name in names}
+    views: dict[str, PlanningView] = {name: StoredPlanningView(one) for name, one in opened.items()}
+    return ConnectedViews(views, tuple(one.descriptor() for one in opened.values()))
 
 
 class ScratchStore:

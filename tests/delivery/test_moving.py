@@ -64,7 +64,7 @@ def depth(manager: Manager, name: str = "siem") -> tuple[int, int]:
 
 
 async def kept(folder: Path, directory: str) -> tuple[list[bytes | None], list[Letter]]:
-    """What a queue of an instance holds after its end."""
+    """Return the content of a queue of an instance after its end."""
     async with places.opened(folder / "queues", places.Wanted().with_storage(directory=directory)) as queue:
         return await places.payloads(queue), await places.letters(queue)
 

@@ -11,7 +11,7 @@ EARLY, LATE = "2026-11-21T06:00:00.000Z", "2026-11-21T07:00:00.000Z"
 
 
 def shown(**changes: Any) -> dict[str, Any]:
-    """What one instance shows; members of `queue` begin with `queue_`."""
+    """Return the figures of one instance; members of `queue` begin with `queue_`."""
     queue = {name.removeprefix("queue_"): value for name, value in changes.items() if name.startswith("queue_")}
     rest = {name: value for name, value in changes.items() if not name.startswith("queue_")}
     return {**SHOWN, **rest, "queue": {**SHOWN["queue"], **queue}}

@@ -55,7 +55,7 @@ class Replica:
         return name in self.leases
 
     async def open(self) -> list[tuple[str, str]]:
-        """What is open, as a person reads it here."""
+        """Return the open ones, as a person reads them here."""
         found = await shown(self.board)
         return sorted(
             (one["metadata"]["displayName"], one["status"]["userStatus"])

@@ -8,8 +8,9 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from reconciler.store import engines
 from reconciler.store.contract import Operations, PlanningView, Store
-from reconciler.store.postgresql import migrating, rights, views
+from reconciler.store.postgresql import migrating, rights
 from reconciler.store.postgresql.connection import PostgresqlConnection
 from reconciler.store.postgresql.operations import PostgresqlOperations
 from reconciler.store.postgresql.store import PostgresqlStore
@@ -45,7 +46,7 @@ class PostgresqlEngine:
         return PostgresqlOperations(self.database.url)
 
     def view(self) -> PlanningView:
-        return views.connect(self.database.worker_url, ["view"])[0]["view"]
+        return engines.connect_views(self.database.worker_url, ["view"]).views["view"]
 
     def corrupt(self, text: bytes, *, by: int = 1) -> None:
         """Flip these bits of the byte in the middle of the one place where a text is stored."""

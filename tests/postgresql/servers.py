@@ -261,7 +261,7 @@ class Server:
 
 
 def _ordinary_user() -> pwd.struct_passwd | None:
-    """Who is to run the server; None where this process is no root."""
+    """The user who is to run the server; None if this process is not root."""
     if os.geteuid() != 0:
         return None
     known = {one.pw_name: one for one in pwd.getpwall()}

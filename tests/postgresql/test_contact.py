@@ -70,7 +70,7 @@ def recover(replica: Replica) -> None:
 
 
 def check_stale(replica: Replica) -> None:
-    """What is in memory is served and marked; what is not, and every write, fails at once with a sentence."""
+    """Check that memory is served and marked, and that other reads and every write fail at once with a sentence."""
     for path in PATHS:
         answer, seconds = timed(replica, "GET", path)
         assert (path, answer.status, int(answer.headers["x-stale"]) < STALE_SECONDS) == (path, 200, True)

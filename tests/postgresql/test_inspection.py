@@ -1,4 +1,4 @@
-"""What is wrong with a database of PostgreSQL, or with the role of the worker, is found before the store is opened."""
+"""Mistakes in a database of PostgreSQL, and in the role of the worker, are found before the store is opened."""
 
 import asyncio
 from collections.abc import Iterator

@@ -37,7 +37,7 @@ def running(folder: Path, proxy: str, **settings: object) -> Iterator[Daemon]:
 
 
 def said(daemon: Daemon, kept: Mapping[str, Any]) -> dict[str, Any]:
-    """What it says, once it has found all that is wrong."""
+    """Return its sentences, once it has found all mistakes."""
     wanted = set(kept["said"]["notifications"])
     secrets = kept["secrets"]
     root = {"root": secrets["people"]["root"]}

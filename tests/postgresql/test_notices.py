@@ -33,7 +33,7 @@ async def opened(database: Database) -> AsyncIterator[PostgresqlStore]:
 
 
 class Follower:
-    """What a store heard, in a task."""
+    """The notices that a store heard, in a task."""
 
     def __init__(self, store: PostgresqlStore) -> None:
         self.notices: list[Notice] = []

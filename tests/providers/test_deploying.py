@@ -61,7 +61,7 @@ def helm(command: str, values: Mapping[str, Any], folder: Path, *more: str) -> s
 
 
 def manifests(values: Mapping[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
-    """What Helm makes of the values, by kind and name; each field is one that Kubernetes knows."""
+    """The manifests that Helm makes of the values, by kind and name; each field is one that Kubernetes knows."""
     rendered = helm("template", values, folder, "telemetry", "--namespace", "platform")
     assert rendered.returncode == 0, rendered.stderr
     checked = run(found.deploy(), "manifests", text=rendered.stdout)
