@@ -64,7 +64,8 @@ async def list_all(call: Call) -> Response:
     elsewhere = await replicas.ask_others(call, replicas.asked_path(call))
     for body in elsewhere.values():
         heads += map(bytes, msgspec.json.decode(body, type=_Plans).plans)
-    heads.sort(key=lambda head: msgspec.json.decode(head, type=_Id).id, reverse=True)
+    # Not by id: ids of one millisecond have no order, and plans of one replica already have theirs.
+    heads.sort(key=lambda head: msgspec.json.decode(head, type=_Made).created_at, reverse=True)
     return Json(responses.json_array(b"plans", heads[:limit]))
 
 
@@ -72,8 +73,8 @@ class _Plans(msgspec.Struct):
     plans: list[msgspec.Raw]
 
 
-class _Id(msgspec.Struct):
-    id: str
+class _Made(msgspec.Struct, rename="camel"):
+    created_at: str
 
 
 @routes.add("GET /v1/plans/{id}", Subject.REACH, Permission.READ)
