@@ -41,6 +41,8 @@ PAGES = {
 OF_ADMINS = {"/audit": "Audit", "/audit?action=created": "Audit", "/keys": "Keys"}
 OF_ROOT = {"/people": "People", "/people?q=uma": "People"}
 PEOPLE = (*ROLES, "root")
+SIEM = "/resources/default/Destination/siem"
+COMMITS = "https://github.com/example/telemetry/commit"
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +123,37 @@ def test_a_run_whose_deletions_are_held_says_so(world: ConsoleWorld) -> None:
     assert "This run changed nothing" not in page.text
 
 
+def test_a_run_says_what_its_commit_is_and_if_it_is_applied(world: ConsoleWorld) -> None:
+    first, second = world.change(), world.change()
+    vera = world.browser("vera")
+    rows = vera.get("/runs?repository=telemetry").page.words("tr")
+    shown = [next(row for row in rows if commit[:12] in row) for commit in (first, second)]
+    assert ["applied" in row for row in shown] == [False, True]
+    assert "Move the endpoint" in shown[1]
+    facts = [
+        vera.get(f"/runs/{world.daemon.run_of('telemetry', one)['id']}").page.words("dl")[0] for one in (first, second)
+    ]
+    assert re.search(rf"Commit\s*{first[:12]}\s*Applied now\s*Move the endpoint\s*{second[:12]}", facts[0])
+    assert re.search(rf"Commit\s*Move the endpoint\s*{second[:12]}.* applied\s*Changes\s*1 configured", facts[1])
+    assert "Applied now" not in facts[1]
+
+
+def test_a_version_leads_to_its_changes_and_to_its_commit(world: ConsoleWorld) -> None:
+    first, _ = world.change(), world.change()
+    vera = world.browser("vera")
+    links = vera.get(SIEM).page.links()
+    assert links[first[:12]] == f"{COMMITS}/{first}"
+    version = world.daemon.resource("Destination", "siem")["metadata"]["version"] - 1
+    text = vera.get(links[str(version)]).page.text
+    assert f"/next-{world.changes - 1}" in text
+    assert f"/next-{world.changes - 2}" in text or world.changes == 2
+
+
 def test_the_audit_takes_durations_and_links_resources(world: ConsoleWorld) -> None:
     ana = world.browser("ana")
     found = ana.get("/audit?kind=Destination&name=siem&since=24h")
-    assert found.page.links()["siem"] == "/resources/default/Destination/siem"
+    links = found.page.links()
+    assert (links["siem"], links["1"]) == (SIEM, f"{SIEM}?version=1")
     assert 'name="since" value="24h"' in found.body
     assert "No event is found" in ana.get("/audit?until=2d").page.text
     wrong = ana.get("/audit?since=yesterday")
