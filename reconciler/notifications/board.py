@@ -64,6 +64,7 @@ class Board:
     ) -> None:
         """`targets` get alerts. `most` are kept, open and resolved."""
         self.targets = targets
+        self.marked: Callable[[Notification, str], None] = lambda *_: None  # told of each mark, with its person
         self.unwritten = ""  # why something that is shown could not be written; empty when all is
         self._operations = operations
         self._clock = clock
@@ -228,6 +229,8 @@ class Board:
             statuses_of[row.user] = UserStatus(row.status)
             if statuses_of[row.user] is UserStatus.UNREAD:  # as in the file, where that is no row
                 del statuses_of[row.user]
+            if (one := self._kept.get(row.notification)) is not None:
+                self.marked(one, row.user)
 
     def _show(self, kept: Mapping[str, Notification]) -> None:
         self._kept = kept

@@ -85,6 +85,11 @@ class Events:
             self.reset()
         self._wake()
 
+    def marked(self, one: Notification, user: str) -> None:
+        """A person has marked a notification, which only they learn."""
+        self._add(Topic.NOTIFICATION, one.id, one.cause.project, cause=one.cause._replace(user=user))
+        self._wake()
+
     def reset(self) -> None:
         """Tell every follower to read everything again."""
         self._kept.clear()
