@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from api import errors
 from api.calls import Call, Subject
 from api.pages import console, forms, states
 from api.pages.asking import Api
@@ -48,9 +49,12 @@ async def lead_back(view: View) -> Response:
 @console.routes.add(f"POST {ONE}/test", Subject.PUBLIC)
 async def test(call: Call) -> Response:
     """Send a test record, and show what came of it on the page of the destination."""
-    await forms.read_own_form(call)
+    form = await forms.read_own_form(call)
     project, name = call.parameters["of"], call.parameters["name"]
-    answer = await Api(call).ask("POST /v1/destinations/{name}/delivery/test", project=project, body={}, name=name)
+    try:
+        answer = await Api(call).ask("POST /v1/destinations/{name}/delivery/test", project=project, body={}, name=name)
+    except errors.Problem as problem:
+        return await console.refused(call, form, problem)
     view = View(call, Query(b"", known=frozenset(), strict=False), here=f"{PagePath.DELIVERY}/{project}/{name}")
     return await _shown(view, tested=answer["test"])
 

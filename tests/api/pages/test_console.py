@@ -269,10 +269,13 @@ def test_people_projects_and_notifications_are_managed(world: ConsoleWorld) -> N
 
 def test_each_notification_leads_to_what_it_means(world: ConsoleWorld) -> None:
     vera = world.browser("vera")
-    links = {each.attributes["href"] for each in vera.get("/notifications").page.all("a")}
-    explained = {link for link in links if link.startswith("/docs/notifications")}
+
+    def explanations() -> set[str]:
+        links = {each.attributes["href"] for each in vera.get("/notifications").page.all("a")}
+        return {link for link in links if link.startswith("/docs/notifications")}
+
+    explained = daemons.until(explanations, "a notification opens")
     ids = {each.attributes.get("id", "") for each in vera.get("/docs/notifications").page.all("section")}
-    assert explained
     assert {link.partition("#")[2] for link in explained} <= ids
 
 
@@ -450,10 +453,11 @@ def test_a_button_leads_nowhere_else(world: ConsoleWorld, back: str) -> None:
 
 def test_a_refusal_is_told_as_the_api_tells_it(world: ConsoleWorld) -> None:
     ana = world.browser("ana")
-    seen = ana.post("/act", {"action": "suspend", "name": "telemetry", "reason": "", "back": "/"})
-    assert seen.status == 400
-    assert "reason" in seen.page.text
-    assert seen.page.links()["Go back"] == "/"
+    for back in ("/runs/01AAAAAAAAAAAAAAAAAAAAAAAA", "/resources/default/Configuration/orders", "/nothing"):
+        seen = ana.post("/act", {"action": "suspend", "name": "telemetry", "reason": "", "back": back})
+        assert (back, seen.status) == (back, 400)
+        assert "reason" in seen.page.text
+        assert seen.page.links()["Go back"] == back  # where there is no page that could say so
     assert ana.post("/act", {"action": "no-such", "back": "/"}).status == 400
     assert ana.get("/runs/01AAAAAAAAAAAAAAAAAAAAAAAA").status == 404
     assert ana.get("/plans/nothing").status == 404
@@ -461,6 +465,45 @@ def test_a_refusal_is_told_as_the_api_tells_it(world: ConsoleWorld) -> None:
     assert ana.get("/resources/default/Nothing/x").status == 404
     assert ana.get("/resources?label=((").status == 400
     assert re.search("label selector|selector", ana.get("/resources?label=((").page.text)
+
+
+def inputs(seen: Seen) -> dict[str, str]:
+    """The fields of a page that have a value."""
+    found = [each.attributes for each in seen.page.all("input")]
+    return {each["name"]: each["value"] for each in found if each.get("type") != "hidden" and each.get("value")}
+
+
+def test_a_refused_form_is_shown_again_with_what_was_typed(world: ConsoleWorld) -> None:
+    ana, back = world.browser("ana"), "/runs?repository=telemetry"
+    fields = {"action": "suspend", "project": "default", "name": "telemetry", "reason": f"Maintenance {EVIL}"}
+    seen = ana.post("/act", {**fields, "expiry": "two days", "back": back})
+    assert (seen.status, heading(seen)) == (400, heading(ana.get(back)))
+    assert documents.faults(seen.body, scripts=True) == []
+    assert inputs(seen) == {"reason": f"Maintenance {EVIL}", "expiry": "two days"}
+    wrong = [each for each in seen.page.all("div") if each.attributes.get("class") == "wrong"]
+    assert [each.inside[-3:] for each in wrong] == [("details", "div", "form")]  # beside the form, and said once
+    assert "expiry" in wrong[0].text
+    assert "<img src=x" not in seen.body
+    assert 'data-live=""' in seen.body  # no update takes it away
+    assert [each.attributes.get("open") for each in seen.page.all("details")] == [""]
+    assert world.daemon.repository("telemetry")["suspension"] is None
+    assert inputs(ana.get(back)) == {}
+
+
+def test_a_refusal_without_its_form_is_on_top_of_the_page(world: ConsoleWorld) -> None:
+    seen = world.browser("vera").post("/act", {"action": "suspend", "name": "telemetry", "reason": "x", "back": "/"})
+    assert (seen.status, heading(seen)) == (403, "Overview")
+    assert "This was refused, and nothing was changed" in seen.page.words("h2")
+
+
+def test_a_password_is_never_shown_again(world: ConsoleWorld) -> None:
+    root = world.browser("root")
+    fields = {"action": "create-user", "project": "", "name": "nia", "displayName": "Nia", "back": "/people"}
+    seen = root.post("/act", {**fields, "password": "canary-x"})
+    assert (seen.status, inputs(seen)) == (400, {"name": "nia", "displayName": "Nia"})
+    assert "canary-x" not in seen.body
+    seen = root.post("/act", {"action": "set-password", "name": "uma", "password": "canary-x", "back": "/people"})
+    assert (seen.status, "canary-x" in seen.body) == (400, False)
 
 
 def test_all_statuses_of_a_run_are_read_part_by_part(world: ConsoleWorld) -> None:
