@@ -104,6 +104,10 @@ def test_the_overview_answers_if_the_commit_is_live(world: ConsoleWorld) -> None
     assert "1 Configuration does not work as declared" in page.words("p")[0]
 
 
+def test_an_overview_without_a_configuration_says_how_to_get_one(world: ConsoleWorld) -> None:
+    assert "There is no Configuration yet. Commit one" in world.browser("root").get("/?project=other").page.text
+
+
 def test_problems_have_their_place_at_the_forge_and_their_cause(world: ConsoleWorld) -> None:
     page = world.browser("vera").get("/problems").page
     places = {each.attributes["href"] for each in page.all("a") if "github.com" in each.attributes["href"]}
@@ -111,6 +115,7 @@ def test_problems_have_their_place_at_the_forge_and_their_cause(world: ConsoleWo
     assert places == {f"https://github.com/example/telemetry/blob/{commit}/{name}.yaml#L1" for name in ("bad", "stuck")}
     assert "/spec/type: is not a string" in page.text
     assert "prune-held" in page.text
+    assert "reconciler approve" in page.words("code")  # not between backticks
     assert "processor, which the service cannot run yet" in page.text
 
 
@@ -125,6 +130,8 @@ def test_the_audit_takes_durations_and_links_resources(world: ConsoleWorld) -> N
     ana = world.browser("ana")
     found = ana.get("/audit?kind=Destination&name=siem&since=24h")
     assert found.page.links()["siem"] == "/resources/default/Destination/siem"
+    assert "Destination siem default" not in found.page.text  # which is the only project
+    assert "Destination siem default" in world.browser("root").get("/audit?name=siem").page.text
     assert 'name="since" value="24h"' in found.body
     assert "No event is found" in ana.get("/audit?until=2d").page.text
     wrong = ana.get("/audit?since=yesterday")
@@ -234,6 +241,7 @@ def test_dead_letters_are_shown_replayed_and_discarded(world: ConsoleWorld) -> N
     assert "The test record was delivered" in ana.post(f"{back}/test").page.text
     press(ana, "replay", back, project="default", name="siem")
     daemons.until(lambda: world.delivery()["counts"]["delivered"] >= 2, "they are delivered")
+    assert ana.get(back).page.words("h1") == ["Delivery to siem sending"]  # and not idle, between two batches
     world.endpoint.status = 422
     world.send(1)
     daemons.until(lambda: world.delivery()["deadLetters"]["records"] == 1, "it is given up")
