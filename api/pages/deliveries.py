@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from api import errors
 from api.calls import Call, Subject
 from api.pages import console, forms, states
 from api.pages.asking import Api
@@ -48,9 +49,12 @@ async def lead_back(view: View) -> Response:
 @console.routes.add(f"POST {ONE}/test", Subject.PUBLIC)
 async def test(call: Call) -> Response:
     """Send a test record, and show what came of it on the page of the destination."""
-    await forms.read_own_form(call)
+    form = await forms.read_own_form(call)
     project, name = call.parameters["of"], call.parameters["name"]
-    answer = await Api(call).ask("POST /v1/destinations/{name}/delivery/test", project=project, body={}, name=name)
+    try:
+        answer = await Api(call).ask("POST /v1/destinations/{name}/delivery/test", project=project, body={}, name=name)
+    except errors.Problem as problem:
+        return await console.refused(call, form, problem)
     view = View(call, Query(b"", known=frozenset(), strict=False), here=f"{PagePath.DELIVERY}/{project}/{name}")
     return await _shown(view, tested=answer["test"])
 
@@ -74,6 +78,7 @@ async def _shown(view: View, *, tested: Mapping[str, Any] | None) -> Response:
         delivery=delivery,
         charts=charts(hour["samples"], hour["interval"], now=delivery),
         box=(WIDTH, HEIGHT),
+        step=STEP,
         dead=dead,
         tested=tested,
         may_handle=view.may("replay", project=project),
@@ -84,11 +89,21 @@ async def _shown(view: View, *, tested: Mapping[str, Any] | None) -> Response:
     )
 
 
+class Point(NamedTuple):
+    """A value of a chart as text, its time of day in UTC, and the middle of the place that shows both on hover."""
+
+    x: float
+    time: str
+    value: str
+
+
 class Chart(NamedTuple):
-    """A line of the last hour: its title, the path of the line, the highest and the last value as text."""
+    """A line of the last hour: its title and unit, its path, its points, and the highest and the last value as text."""
 
     title: str
+    unit: str
     path: str
+    points: Sequence[Point]
     highest: str
     last: str
     is_bad: bool
@@ -98,32 +113,36 @@ def charts(samples: Sequence[Mapping[str, Any]], interval: int, *, now: Mapping[
     """Draw the last hour: records per second delivered, records queued, and what failed. A delivery is its end."""
     delivered = [one["delivered"] / interval for one in samples]
     queued = [one["queued"] for one in samples]
+    times = [f"{one['at'][11:16]} UTC" for one in samples]
     if now is not None:
         delivered.append(now["rates"]["delivered"])
         queued.append(now["queue"]["records"])
+        times.append("now")
     failed = [one["retried"] + one["dead"] for one in samples]
     return [
-        _chart("Delivered per second", delivered),
-        _chart("Queued", queued),
-        _chart("Retried or dead in a minute", failed, is_bad=True),
+        _chart("Delivered", "records/s", times, delivered),
+        _chart("Queued", "records", times, queued),
+        _chart("Retried or dead", "records/min", times, failed, is_bad=True),
     ]
 
 
 MOST_POINTS = 61  # those of an hour, and now
+STEP = WIDTH / (MOST_POINTS - 1)
 
 
-def _chart(title: str, values: Sequence[float], *, is_bad: bool = False) -> Chart:
-    """Draw one line; the newest value is at the right, and a chart without values is empty."""
+def _chart(title: str, unit: str, times: Sequence[str], values: Sequence[float], *, is_bad: bool = False) -> Chart:
+    """Draw one line; the present is at the right, and a chart without values is empty."""
     top = max(values, default=0)
-    step = WIDTH / (MOST_POINTS - 1)
-    begin = WIDTH - step * (len(values) - 1)
+    begin = WIDTH - STEP * (len(times) - 1)
     points = [
-        f"{begin + number * step:.1f} {HEIGHT - 2 - (value / top * (HEIGHT - 4) if top else 0):.1f}"
-        for number, value in enumerate(values)
+        Point(begin + number * STEP, time, _figure(value))
+        for number, (time, value) in enumerate(zip(times, values, strict=False))
     ]
-    path = f"M{' L'.join(points)}" if points else ""
-    return Chart(title, path, _figure(top), _figure(values[-1] if values else 0), is_bad and top > 0)
+    heights = [HEIGHT - 2 - (value / top * (HEIGHT - 4) if top else 0) for value in values]
+    corners = [f"{point.x:.1f} {height:.1f}" for point, height in zip(points, heights, strict=True)]
+    path = f"M{' L'.join(corners)}" if corners else ""
+    return Chart(title, unit, path, points, _figure(top), points[-1].value if points else "0", is_bad and top > 0)
 
 
 def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+    return f"{value:.1f}" if value < 9.95 and value != int(value) else f"{value:,.0f}"
