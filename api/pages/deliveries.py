@@ -1,13 +1,14 @@
 """Delivery: each destination with its rate, depth, age and last hour, a test, and its dead letters."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
 from api import errors
 from api.calls import Call, Subject
-from api.pages import console, forms, states
+from api.pages import console, forms, resources, states
 from api.pages.asking import Api
 from api.pages.console import View
 from api.pages.forms import PagePath
@@ -15,6 +16,7 @@ from api.requests import Query
 
 MOST_SHOWN = 100  # destinations; what needs somebody is on top
 MOST_DEAD = 20
+MOST_MARKS = 5
 WIDTH, HEIGHT = 300, 60  # of a chart, in the units of the SVG
 ONE = f"{PagePath.DELIVERY}/{{of}}/{{name}}"
 
@@ -68,23 +70,26 @@ async def _shown(view: View, *, tested: Mapping[str, Any] | None) -> Response:
     hour = await view.api.ask("GET /v1/destinations/{name}/delivery/history", **about)
     query = {"limit": MOST_DEAD}
     dead = await view.api.maybe("GET /v1/destinations/{name}/delivery/dead-letters", query=query, **about)
-    configuration, _, _ = name.partition(":")
-    is_inline = configuration != name
+    own, _, component = name.partition(":")
+    owner = {"project": project, "kind": "Configuration" if component else "Destination", "name": own}
+    try:
+        versions = await resources.history(view, owner, limit=MOST_MARKS)
+    except errors.NotFound:  # a queue can outlive the store that it was filled from
+        versions = []
     return view.page(
         "delivery",
         section="Delivery",
-        live="delivery",
+        live="delivery resource",
         project=project,
         delivery=delivery,
         charts=charts(hour["samples"], hour["interval"], now=delivery),
         box=(WIDTH, HEIGHT),
         step=STEP,
+        marks=marks(versions, view.now),
         dead=dead,
         tested=tested,
         may_handle=view.may("replay", project=project),
-        owner=states.resource_page(
-            project, "Configuration" if is_inline else "Destination", configuration if is_inline else name
-        ),
+        owner=states.resource_page(**owner),
         page_of=states.resource_page,
     )
 
@@ -142,6 +147,27 @@ def _chart(title: str, unit: str, times: Sequence[str], values: Sequence[float],
     corners = [f"{point.x:.1f} {height:.1f}" for point, height in zip(points, heights, strict=True)]
     path = f"M{' L'.join(corners)}" if corners else ""
     return Chart(title, unit, path, points, _figure(top), points[-1].value if points else "0", is_bad and top > 0)
+
+
+class Mark(NamedTuple):
+    """A change in the last hour: its place in a chart, the version that it made, and the instant."""
+
+    x: float
+    version: int
+    instant: str
+
+
+HOUR = 3600  # seconds
+
+
+def marks(versions: Sequence[Mapping[str, Any]], now: datetime) -> list[Mark]:
+    """Return the changes of the last hour, in the order of the versions."""
+    found = []
+    for one in (version["metadata"] for version in versions):
+        passed = max(0, (now - datetime.fromisoformat(one["dateModified"])).total_seconds())
+        if passed < HOUR:
+            found.append(Mark(round(WIDTH * (1 - passed / HOUR), 1), one["version"], one["dateModified"]))
+    return found
 
 
 def _figure(value: float) -> str:

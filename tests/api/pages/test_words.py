@@ -168,3 +168,10 @@ def test_each_point_of_a_chart_has_its_time_value_and_unit() -> None:
     ]
     assert [point.x for point in delivered.points] == [290, 295, 300]
     assert [point.x for point in failed.points] == [290, 295]  # the same minute is at the same place in each
+
+
+def test_a_change_of_the_last_hour_has_a_mark_at_its_time() -> None:
+    instants = ("2026-11-28T12:00:01Z", "2026-11-28T11:45:00Z", "2026-11-28T11:00:00Z")
+    versions = [{"metadata": {"version": 3 - number, "dateModified": at}} for number, at in enumerate(instants)]
+    width = deliveries.WIDTH
+    assert deliveries.marks(versions, NOW) == [(width, 3, instants[0]), (width * 0.75, 2, instants[1])]
