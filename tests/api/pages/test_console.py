@@ -148,7 +148,9 @@ def test_a_version_leads_to_its_changes_and_to_its_commit(world: ConsoleWorld) -
     vera = world.browser("vera")
     links = vera.get(SIEM).page.links()
     assert links[first[:12]] == f"{COMMITS}/{first}"
-    version = world.daemon.resource("Destination", "siem")["metadata"]["version"] - 1
+    siem = world.daemon.resource("Destination", "siem")
+    assert siem is not None
+    version = siem["metadata"]["version"] - 1
     text = vera.get(links[str(version)]).page.text
     assert f"/next-{world.changes - 1}" in text
     charts = vera.get("/delivery/default/siem")
