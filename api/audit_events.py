@@ -129,7 +129,7 @@ def _projects(call: Call, project: str | None) -> frozenset[str] | None:
 
 
 def _instant(text: str) -> str:
-    """An instant as the store keeps them, which are compared as text. Raises ValueError."""
+    """Return an instant as the store keeps them, which are compared as text. Raises ValueError."""
     match = _INSTANT.fullmatch(text)
     if match is None:
         raise ValueError("is not an instant in UTC such as 2026-11-21T08:00:00Z.")
@@ -137,7 +137,7 @@ def _instant(text: str) -> str:
 
 
 def _place(text: str) -> AuditPlace:
-    """The place of an event. Raises ValueError."""
+    """Return the place of an event. Raises ValueError."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise ValueError("is not the id of an event.")

@@ -244,7 +244,7 @@ class Call:
         return self.services.accounts.directory
 
     def header(self, name: bytes) -> list[bytes]:
-        """Every value of a header; `name` is in lower case."""
+        """Return every value of a header; `name` is in lower case."""
         return [value for key, value in self.headers if key == name] if name in self.named else []
 
     async def amend(self, decide: Callable[[Directory], Amendment]) -> None:

@@ -158,7 +158,7 @@ def retry_after(seconds: float) -> Header:
 
 
 def as_json(problem: Problem) -> Response:
-    """The error response of the interface, as an answer."""
+    """Return the error response of the interface, as an answer."""
     body = error_codes.body(problem.sentences, problem.code)
     return json_answer(body, status=problem.status, headers=problem.headers)
 
@@ -208,7 +208,7 @@ TABLE: Mapping[type[Exception], Row] = {
 
 
 def problem_of(exception: Exception, *, request: str) -> Problem:
-    """The answer to an exception that ended a request; `request` is the id that is also in the log."""
+    """Return the answer to an exception that ended a request; `request` is the id that is also in the log."""
     if isinstance(exception, Problem):
         return exception
     row = TABLE[next(kind for kind in type(exception).__mro__ if kind in TABLE)]

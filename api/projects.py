@@ -129,7 +129,7 @@ async def withdraw_invitation(call: Call) -> Response:
 
 
 def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
-    """The invitation that a body asks for, of the project in the path. Raises `BadRequest`."""
+    """Return the invitation that a body asks for, of the project in the path. Raises `BadRequest`."""
     role = body.choice("role", list(Role), required=True)
     email, lasts, longest = "", changes.CODE_LASTS, changes.LONGEST_CODE
     if (address := body.text("email")) is not None:
@@ -151,7 +151,7 @@ def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
 
 
 def _shown_invitation(invitation: Invitation) -> dict[str, object]:
-    """All but the code."""
+    """Return all but the code."""
     return {
         "id": invitation.id,
         "project": invitation.project,
@@ -235,7 +235,7 @@ async def end_key(call: Call, identifier: str) -> None:
 
 
 def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
-    """The key that a body asks for: of the chosen project, unless it says `"project": null`."""
+    """Return the key that a body asks for: of the chosen project, unless it says `"project": null`."""
     name = body.text("name", required=True)
     role = body.choice("role", list(Role), required=True)
     scopes = body.choices("scopes", list(Scope))
@@ -282,14 +282,16 @@ def _check_may_manage(call: Call, project: str | None) -> None:
 
 
 def visible(call: Call) -> list[Key]:
-    """The keys that whoever asks may manage, their own among them, of the projects that they mean, by their ids: the
-    oldest first.
+    """Return the keys that whoever asks may manage, their own among them, of the projects that they mean, by their ids:
+    the oldest first.
     """
     return [key for key in _reachable(call) if _is_own(call, key) or _may_manage(call, key.project)]
 
 
 def _reachable(call: Call) -> list[Key]:
-    """The keys of the projects that whoever asks means; an organization admin who chooses none means every key."""
+    """Return the keys of the projects that whoever asks means; an organization admin who chooses none means every
+    key.
+    """
     reachable = access.reach(call)
     found = sorted(call.directory.keys.values(), key=lambda key: key.id)
     if reachable is not None:
@@ -303,7 +305,7 @@ def _is_own(call: Call, key: Key) -> bool:
 
 
 def _shown_key(key: Key) -> dict[str, object]:
-    """All but the key itself."""
+    """Return all but the key itself."""
     return {
         "id": key.id,
         "name": key.name,

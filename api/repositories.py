@@ -110,7 +110,7 @@ async def _repository(call: Call) -> bytes:
 
 
 async def shown_repository(reconciler: Reconciler, services: Services) -> bytes:
-    """The repository as a JSON object; with several replicas, with the one that follows it. Raises StoreFault.
+    """Return the repository as a JSON object; with several replicas, with the one that follows it. Raises StoreFault.
 
     What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
     What the last run found and could not be written, since the disk is full for instance, comes from memory. So does
@@ -390,7 +390,7 @@ async def deliver_hook(call: Call) -> Response:
 
 
 async def _key(file: Path | None) -> tuple[bytes | None, str]:
-    """The secret; None, with what is wrong, when there is none."""
+    """Return the secret; None, with what is wrong, when there is none."""
     try:
         async with asyncio.timeout(READ_SECONDS):
             found = await asyncio.get_running_loop().run_in_executor(THREADS, hooks.read_secret, file or DECOY)

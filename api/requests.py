@@ -32,7 +32,7 @@ LARGE = "The body is over {} bytes; send the resources in several requests."
 
 
 async def read(call: Call, *, limit: int | None = None) -> bytes:
-    """The body, of at most `limit` bytes when there is a limit below that of all bodies.
+    """Return the body, of at most `limit` bytes when there is a limit below that of all bodies.
 
     Who sends slowly may be gone by the end, so the call is judged again: `call.principal` and `call.project` count from
     then on. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `auth.again` does.
@@ -120,7 +120,7 @@ class Members:
         self.mistakes = [(name, f"unknown key; {_allowed(known)}") for name in value if name not in known]
 
     def text(self, name: str, *, required: bool = False) -> str | None:
-        """Text, or None when it is not given."""
+        """Return text, or None when it is not given."""
         value = self.value.get(name)
         if isinstance(value, str):
             return value
@@ -140,7 +140,7 @@ class Members:
         return None
 
     def choice(self, name: str, among: Collection[str], *, required: bool = False) -> str | None:
-        """One of a few texts, or None when it is not given."""
+        """Return one of a few texts, or None when it is not given."""
         value = self.text(name, required=required)
         if value is None or value in among:
             return value
@@ -169,8 +169,8 @@ class Members:
 async def read_object(
     call: Call, *, known: Sequence[str], optional: bool = False, parameters: frozenset[str] = frozenset()
 ) -> Members:
-    """The members of the body of a request with no query parameters but these. If none is known, or `optional`, there
-    may be no body.
+    """Return the members of the body of a request with no query parameters but these. If none is known, or `optional`,
+    there may be no body.
 
     Raises `BadRequest` for what is no object, and whatever reading a body raises.
     """
@@ -182,7 +182,7 @@ async def read_object(
 
 
 def object_members(body: bytes, *, known: Sequence[str]) -> Members:
-    """The members of a body. Raises `BadRequest`."""
+    """Return the members of a body. Raises `BadRequest`."""
     try:
         documents = model_documents.read(
             body, syntax=model_documents.Syntax.JSON, limits=positions.limits_of_body(len(body))
@@ -244,7 +244,7 @@ class Query:
         return self.values.get(name) == value
 
     def integer(self, name: str, *, lowest: int, highest: int, default: int) -> int:
-        """An integer in decimal digits."""
+        """Return an integer in decimal digits."""
         value = self.values.get(name)
         if value is None:
             return default
@@ -255,11 +255,11 @@ class Query:
         return default
 
     def text(self, name: str) -> str | None:
-        """Text, or None."""
+        """Return text, or None."""
         return self.values.get(name)
 
     def parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """The value that `parse` reads, or None; it raises ValueError with the end of the sentence."""
+        """Return the value that `parse` reads, or None; it raises ValueError with the end of the sentence."""
         value = self.values.get(name)
         try:
             return None if value is None else parse(value)
@@ -277,7 +277,7 @@ MOST_WAIT = 60.0  # seconds
 
 
 def wait_seconds(call: Call) -> float:
-    """The time for which a read waits for a change; 0 when it is not given. Raises `BadRequest`."""
+    """Return the time for which a read waits for a change; 0 when it is not given. Raises `BadRequest`."""
     query = Query(call.query, known=frozenset({"wait"}), strict=False)
     found = query.parsed("wait", _wait)
     query.check()
@@ -307,7 +307,7 @@ READ = 1e9  # seconds, some thirty years: a longer duration is read, so that its
 
 
 def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> datetime | None:
-    """The instant that the member `expiry` means; None when it is not given, or noted as a mistake."""
+    """Return the instant that the member `expiry` means; None when it is not given, or noted as a mistake."""
     try:
         return _until(body.value["expiry"], now=now, longest=longest) if "expiry" in body.value else None
     except ValueError as mistake:
@@ -316,7 +316,7 @@ def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> dat
 
 
 def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
-    """The instant that an expiry means; raises ValueError with what it should be."""
+    """Return the instant that an expiry means; raises ValueError with what it should be."""
     allowed = "must be a duration such as 30m or 2h, or an instant with a zone such as 2026-11-21T08:00:00Z"
     try:
         if isinstance(value, str) and INSTANT.fullmatch(value):
@@ -337,7 +337,8 @@ _TAG = re.compile(r'(?:W/)?"[!#-+\--~]*"')
 
 
 def matching(call: Call) -> tuple[str, ...] | None:
-    """The versions and hashes that `If-Match` names: of an ETag the part before the dash. None without the header.
+    """Return the versions and hashes that `If-Match` names: of an ETag the part before the dash. None without the
+    header.
 
     What is weak matches nothing (RFC 9110, 13.1.1). Raises `BadRequest`.
     """

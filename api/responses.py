@@ -60,7 +60,7 @@ HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
 
 
 def security_headers(*, tls: bool, web_url: str) -> tuple[Header, ...]:
-    """The headers of a listener. `tls` says whether it has TLS itself.
+    """Return the headers of a listener. `tls` says whether it has TLS itself.
 
     HSTS counts for all ports of a host name, so it is sent only where people are meant to come by https (`web_url`):
     a certificate on `localhost` must not close what else is served there.
@@ -136,22 +136,24 @@ class Empty(Response):
 
 
 def json_member(name: bytes, value: bytes) -> bytes:
-    """A JSON object with one member."""
+    """Return a JSON object with one member."""
     return b'{"%b":%b}' % (name, value)
 
 
 def json_array(name: bytes, values: Iterable[bytes]) -> bytes:
-    """A JSON object with one member, an array."""
+    """Return a JSON object with one member, an array."""
     return b'{"%b":[%b]}' % (name, b",".join(values))
 
 
 def etag_header(content: bytes) -> Header:
-    """The ETag of an answer that is a function of `content`."""
+    """Return the ETag of an answer that is a function of `content`."""
     return b"etag", b'"%b"' % hashlib.sha256(content).hexdigest().encode()
 
 
 def of_version(content: bytes, *, version: int) -> Header:
-    """The ETag of a resource: its version, which `If-Match` compares, and a digest of all that is shown of it."""
+    """Return the ETag of a resource: its version, which `If-Match` compares, and a digest of all that is shown of
+    it.
+    """
     return b"etag", b'"%d-%b"' % (version, hashlib.sha256(content).hexdigest().encode())
 
 

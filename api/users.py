@@ -21,7 +21,7 @@ routes = Routes()
 
 
 def chosen_password(body: Members, name: str, *, required: bool = True) -> str:
-    """A new password in a body; empty when it is not given, or noted as a mistake."""
+    """Return a new password in a body; empty when it is not given, or noted as a mistake."""
     text = body.text(name, required=required)
     if text is None:
         return ""

@@ -86,7 +86,7 @@ class View:
         return self.api.may(ACTIONS[action].operation, project=project)
 
     def text(self, name: str) -> str:
-        """A parameter of the query; empty when it is not given."""
+        """Return a parameter of the query; empty when it is not given."""
         return self.query.text(name) or ""
 
     def link(self, path: str, **query: object) -> str:

@@ -64,7 +64,7 @@ def draw(spec: Mapping[str, Any], describe: Describe) -> Picture:
         return x, x + len(drawn) * (WIDTH + GAP) - GAP
 
     def heights(count: int) -> list[int]:
-        """The middles of rows, in the middle of the picture."""
+        """Return the middles of rows, in the middle of the picture."""
         top = middle - (count * (HEIGHT + BETWEEN) - BETWEEN) // 2 + HEIGHT // 2
         return [top + number * (HEIGHT + BETWEEN) for number in range(count)]
 

@@ -80,19 +80,19 @@ class Form:
             raise errors.BadRequest(f"The form is not at most {MOST} fields in percent-encoded UTF-8.") from None
 
     def text(self, name: str) -> str:
-        """A field; empty when it is not there. Raises `BadRequest` for two."""
+        """Return a field; empty when it is not there. Raises `BadRequest` for two."""
         values = self.texts(name)
         if len(values) > 1:
             raise errors.BadRequest(f"The field `{name}` is given more than once.")
         return values[0] if values else ""
 
     def texts(self, name: str) -> list[str]:
-        """Every value of a field."""
+        """Return every value of a field."""
         return list(self._fields.get(name, ()))
 
 
 async def read_form(call: Call) -> Form:
-    """The form in a request's body; such a request has no query.
+    """Return the form in a request's body; such a request has no query.
 
     Where somebody is signed in, the call is judged again when the body has arrived. Raises `Forbidden` for what no page
     of ours sent, `UnknownType`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `auth.again` does.
@@ -133,8 +133,8 @@ async def recognise(call: Call) -> bool:
 
 
 async def read_own_form(call: Call) -> Form:
-    """The form that somebody sends who is signed in. Raises `Unauthenticated` for a stranger, and what `read_form`
-    does.
+    """Return the form that somebody sends who is signed in. Raises `Unauthenticated` for a stranger, and what
+    `read_form` does.
     """
     if not await recognise(call):
         challenge = (b"www-authenticate", auth.OF_KEYS)
@@ -143,7 +143,7 @@ async def read_own_form(call: Call) -> Form:
 
 
 def asked_back(call: Call) -> str:
-    """The local path that a query names to come back to. Raises `BadRequest`."""
+    """Return the local path that a query names to come back to. Raises `BadRequest`."""
     query = requests.Query(call.query, known=frozenset({"back"}), strict=False)
     query.check()
     return flows.local_path(query.text("back") or "")
@@ -167,7 +167,7 @@ def elsewhere(place: str, *headers: Header) -> Response:
 
 
 def page(template: str, *, status: int = 200, headers: tuple[Header, ...] = (), **values: object) -> Response:
-    """The page of a template. What it uses must be given; all of it is text, and none of it HTML."""
+    """Return the page of a template. What it uses must be given; all of it is text, and none of it HTML."""
     html = _environment().get_template(f"{template}.html").render(values)
     # A lone surrogate, which JSON may spell, is no text that can be sent.
     return Content(html.encode("utf-8", "replace"), media_type=HTML, status=status, headers=headers)
@@ -218,7 +218,7 @@ OVERVIEW = FailureLink(PagePath.HOME, "Go to the overview")
 
 
 def failure_page(_call: Call, problem: Problem) -> Response:
-    """The page of a failure."""
+    """Return the page of a failure."""
     heading = HEADINGS.get(problem.status) or HTTPStatus(problem.status).phrase
     # With `Basic` among them a browser would ask for a password in a window of its own.
     headers = tuple((name, auth.OF_KEYS if name == CHALLENGE else value) for name, value in problem.headers)

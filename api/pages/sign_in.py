@@ -186,7 +186,7 @@ async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted
 
 
 def _provider(call: Call) -> Provider:
-    """The provider. Raises `NotFound` where there is none."""
+    """Return the provider. Raises `NotFound` where there is none."""
     if call.services.provider is None:
         raise errors.NotFound("People do not sign in through a provider here.")
     return call.services.provider
@@ -213,14 +213,14 @@ def _message(
     *links: FailureLink,
     headers: tuple[Header, ...] = (),
 ) -> Response:
-    """A page at the end of a way; its cookie is not needed any more."""
+    """Return a page at the end of a way; its cookie is not needed any more."""
     cookies = auth.cookies(call)
     headers = (*headers, cookies.taken(cookies.flow))
     return page("message", status=status, headers=headers, heading=heading, sentences=sentences, links=links)
 
 
 def _parameters(query: bytes) -> dict[str, list[str]]:
-    """Every parameter that the provider sent along. Raises `BadRequest`."""
+    """Return every parameter that the provider sent along. Raises `BadRequest`."""
     try:
         return parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=requests.MOST, errors="strict")
     except ValueError:

@@ -312,7 +312,7 @@ class Manager:
         return sum(queue.depth().records for queue in queues)
 
     def _routed(self, project: str, name: str) -> list[str]:
-        """The Configurations that deliver to a destination."""
+        """Return the Configurations that deliver to a destination."""
         routes = self._followed[project].routes.routes if project in self._followed else ()
         return [route.configuration for route in routes if name in route.destinations]
 
@@ -332,7 +332,7 @@ class Manager:
         return DeliveryFigures(self._everyone(), self._past, unrouted, self._queues.spare(), self._queues.faults)
 
     def followed(self) -> frozenset[str]:
-        """The projects whose routes are known, so that each of their lanes is there."""
+        """Return the projects whose routes are known, so that each of their lanes is there."""
         return frozenset(self._followed)
 
     def _take_over(self, lane: Lane) -> None:

@@ -62,7 +62,9 @@ class TlsFiles:
 
 
 def read_tls_file(endpoint: Endpoint, *, sources: SecretSources, project: str, authorities: Path | None) -> TlsFiles:
-    """The texts of the files; those of `authorities` where the endpoint has no `ca_file`. Raises UnusableFile."""
+    """Return the texts of the files; those of `authorities` where the endpoint has no `ca_file`. Raises
+    UnusableFile.
+    """
 
     def text(parameter: str, name: str) -> str:
         try:

@@ -205,7 +205,7 @@ class Checkout:
         self.close()
 
     def remotes(self) -> list[str]:
-        """The URLs of its remotes, as its configuration has them."""
+        """Return the URLs of its remotes, as its configuration has them."""
         return [remote.url for remote in self._git.remotes if remote.url]
 
     def default_base(self) -> str:

@@ -156,7 +156,7 @@ def _check_both(snapshot: Snapshot, ours: Files, theirs: Files) -> None:
 
 
 def _lines(snapshot: Snapshot, blob: str) -> int:
-    """The lines of a file; 0 when they cannot be too many."""
+    """Return the lines of a file; 0 when they cannot be too many."""
     size = snapshot.size(blob)
     return 0 if size <= MAX_FILE_LINES else snapshot.read(blob, size).count(b"\n")
 
@@ -217,7 +217,7 @@ class MemoryRepository:
         self.close()
 
     def snapshot(self, commit: str) -> Snapshot:
-        """One commit by its full id. Raises GitFault when it is not there."""
+        """Return one commit by its full id. Raises GitFault when it is not there."""
         with snapshots.damage(self.damaged):
             found = self.git[commit]
             if not isinstance(found, pygit2.Commit):
@@ -225,7 +225,7 @@ class MemoryRepository:
         return Snapshot(self.git, found, damaged=self.damaged, memory=self.memory)
 
     def commit(self, tree: str, *parents: str) -> str:
-        """A commit of a tree, in memory."""
+        """Return a commit of a tree, in memory."""
         with snapshots.damage(self.damaged):
             made = self.git.create_commit(None, _NOBODY, _NOBODY, "", pygit2.Oid(hex=tree), list(parents))
         return str(made)
@@ -284,12 +284,14 @@ class Merged:
     ahead: int
 
     def changes(self, folder: str) -> list[trees.TreeChange]:
-        """The files below a folder that differ between the base and the merge. Either may lack it. Raises GitFault."""
+        """Return the files below a folder that differ between the base and the merge. Either may lack it. Raises
+        GitFault.
+        """
         return self.merged.changes(tree_of(self.base, folder), tree_of(self.merged, folder), folder)
 
 
 def tree_of(snapshot: Snapshot, folder: str) -> str:
-    """The id of a folder's tree; that of the empty tree where there is no such folder. Raises GitFault."""
+    """Return the id of a folder's tree; that of the empty tree where there is no such folder. Raises GitFault."""
     try:
         return snapshot.tree(folder)
     except GitFault as fault:
@@ -299,7 +301,7 @@ def tree_of(snapshot: Snapshot, folder: str) -> str:
 
 
 def open_mirrors(mirror: Path, proposals: Path | None) -> MemoryRepository:
-    """The packs of a mirror, and of the one that holds proposals. Raises GitFault mirror-corrupt."""
+    """Return the packs of a mirror, and of the one that holds proposals. Raises GitFault mirror-corrupt."""
     both = [mirror] if proposals is None else [mirror, proposals]
     # Only the repository that is opened says where histories are cut off; the one who has all refs knows best.
     opened = next((one for one in reversed(both) if (one / "shallow").exists()), mirror)
@@ -334,7 +336,7 @@ def _unrelated(repository: MemoryRepository, base: str, head: str) -> Unrelated:
 
 
 def _tree(repository: MemoryRepository, relation: HistoryRelation, base: Snapshot, head: Snapshot) -> str:
-    """The merged tree. Where one side has all that the other has, there is nothing to merge."""
+    """Return the merged tree. Where one side has all that the other has, there is nothing to merge."""
     ours, theirs = base.tree(""), head.tree("")
     if relation.bases[0] == head.commit.id or ours == theirs:
         return ours
@@ -362,11 +364,12 @@ class _Merging:
         self._flags = flags
 
     def tree(self, found: tuple[str, ...], one: str, other: str) -> str:
-        """The merged tree of two commits with the merge bases `found`. Raises Conflicts, Refused."""
+        """Return the merged tree of two commits with the merge bases `found`. Raises Conflicts, Refused."""
         return self._written(self._merge(self._base(found), self._tree_of(one), self._tree_of(other)))
 
     def _base(self, found: tuple[str, ...], depth: int = 0) -> str:
-        """The one tree to start from: of two merge bases what they merge to, as git has it. Raises Conflicts, Refused.
+        """Return the one tree to start from: of two merge bases what they merge to, as git has it. Raises Conflicts,
+        Refused.
 
         If they conflict, git would go on with what is in conflict. Libgit2, left to itself, goes on with a tree that
         lacks such files, and takes for deleted what git finds to conflict.
@@ -399,7 +402,7 @@ class _Merging:
         return str(index.write_tree(self._repository.merger))
 
     def _lines(self, *versions: pygit2.IndexEntry | None) -> str:
-        """The lines of the head that conflict, as `:3-5,9`; empty where a version has none, or too many."""
+        """Return the lines of the head that conflict, as `:3-5,9`; empty where a version has none, or too many."""
         blobs = [None if one is None else self._repository.git.get(one.id) for one in versions]
         texts = [one.data for one in blobs if isinstance(one, pygit2.Blob) and one.size <= MAX_LINED]
         found = conflicting_lines(*texts) if len(texts) == len(versions) else []
@@ -408,7 +411,9 @@ class _Merging:
 
 
 def conflicts(index: pygit2.Index) -> dict[str, tuple[pygit2.IndexEntry | None, ...]]:
-    """The files that conflict in an index, sorted and safe to show, with what the base and both sides have of each."""
+    """Return the files that conflict in an index, sorted and safe to show, with what the base and both sides have of
+    each.
+    """
     # A file that one side renamed may conflict under several names.
     found = {
         trees.escaped_path(os.fsencode(entry.path)): versions
@@ -437,7 +442,7 @@ def conflicting_lines(base: bytes, ours: bytes, theirs: bytes) -> list[range]:
 
 
 def _points(hunk: pygit2.DiffHunk) -> range:
-    """The places before, between and after the lines that a change replaces."""
+    """Return the places before, between and after the lines that a change replaces."""
     start = hunk.old_start - 1 if hunk.old_lines else hunk.old_start
     return range(start, start + hunk.old_lines + 1)
 

@@ -74,7 +74,7 @@ def _is_name(name: str) -> bool:
 
 
 def shown_name(text: str) -> str:
-    """Text from settings, fit to stand in a message."""
+    """Return text from settings, fit to stand in a message."""
     return repr(text[:SHOWN_CHARACTERS])
 
 
@@ -165,7 +165,7 @@ def parse_listing(listing: bytes) -> Listing:
 
 
 def _named(target: str) -> str:
-    """The branch's ref that the remote's HEAD names, or HEAD itself when it is none that may be given to git."""
+    """Return the branch's ref that the remote's HEAD names, or HEAD itself when it is none that may be given to git."""
     return target if target.startswith(BRANCHES) and _is_name(target) else "HEAD"
 
 
@@ -222,14 +222,14 @@ def wanted_refs(text: str, *, follows: Followed, url: str) -> Followed:
 
 
 def proposal_not_found(text: str, *, url: str) -> ProposalNotFound:
-    """The fault for a name of which nothing may be proposed, whyever that is."""
+    """Return the fault for a name of which nothing may be proposed, whyever that is."""
     names = f"{', '.join(PATTERNS[:-1])} or {PATTERNS[-1]}"
     told = f"{url} has nothing to propose at {shown_name(text)}"
     return ProposalNotFound(f"{told}; push it, or name one of {names}, or the commit that one is at")
 
 
 def proposal_tip(listing: bytes, commit: str) -> str | None:
-    """The ref that may be proposed and is at a commit, by what `git ls-remote` wrote; None when there is none.
+    """Return the ref that may be proposed and is at a commit, by what `git ls-remote` wrote; None when there is none.
 
     Of several the first by name. A long listing is searched, and not taken apart.
     """

@@ -325,7 +325,7 @@ class Snapshot:
 
 
 def packs(*mirrors: Path) -> pygit2.Odb:
-    """The packs of mirrors, which is all that a fetch writes.
+    """Return the packs of mirrors, which is all that a fetch writes.
 
     Objects in files of their own are left out: libgit2 1.9 reads one that was cut short for ever.
     """
@@ -339,7 +339,7 @@ def packs(*mirrors: Path) -> pygit2.Odb:
 
 @functools.lru_cache(maxsize=1_024)
 def _objects_of(mirror: Path) -> str:
-    """One text for each mirror: see `_carrier`."""
+    """Return one text for each mirror: see `_carrier`."""
     return str(mirror / "objects")
 
 

@@ -97,7 +97,7 @@ class TreePlace:
         return entry.is_folder and f"{self.prefix}{entry.name}/" in self.only
 
     def below(self, entry: TreeEntry) -> "TreePlace":
-        """The place inside a folder."""
+        """Return the place inside a folder."""
         prefix = f"{self.prefix}{entry.name}/"
         if self.depth >= MAX_DEPTH or len(prefix) > MAX_PATH_CHARACTERS:
             raise GitFault(
@@ -116,7 +116,7 @@ class TreePlace:
             )
 
     def file(self, entry: TreeEntry) -> TreeFile:
-        """The file that an entry is, here."""
+        """Return the file that an entry is, here."""
         mode = TreeMode.HOSTILE if self.hostile or entry.hostile else _mode(entry.mode)
         path = self.prefix + entry.name
         if len(path) > MAX_PATH_CHARACTERS:
@@ -142,7 +142,7 @@ def place(path: str) -> TreePlace:
 
 
 def parts(path: str) -> list[str]:
-    """The names in a configured path: `/teams/./a/` is `teams/a`."""
+    """Return the names in a configured path: `/teams/./a/` is `teams/a`."""
     return [part for part in path.split("/") if part not in {"", "."}]
 
 
@@ -156,7 +156,7 @@ def parse(data: bytes) -> list[Raw]:
 
 
 def differing(old: bytes, new: bytes) -> tuple[list[Raw], list[Raw]]:
-    """The entries of two stored folders without those that both begin with and those that both end with.
+    """Return the entries of two stored folders without those that both begin with and those that both end with.
 
     Raises ValueError for what is no folder. Only the entries that are returned are taken apart: that is fast.
     """
@@ -195,7 +195,7 @@ def _through(data: bytes, begin: int, end: int) -> int:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """The entries of a stored folder, not taken apart: that is fast."""
+    """Return the entries of a stored folder, not taken apart: that is fast."""
     lines = LINE.findall(data)
     if sum(map(len, lines)) != len(data):
         raise ValueError("not a well-formed tree")
@@ -210,21 +210,21 @@ def compared(old: bytes, new: bytes) -> int:
 
 
 def find(data: bytes, name: bytes) -> Raw | None:
-    """The first entry of this name in a stored folder. Raises ValueError for what is no folder."""
+    """Return the first entry of this name in a stored folder. Raises ValueError for what is no folder."""
     text = b" %b\0" % name  # which may stand in another name, or in an id
     likely = [line for line in _lines(data) if text in line]
     return next((entry for entry in parse(b"".join(likely)) if entry[1] == name), None)
 
 
 def named(entries: Iterable[Raw]) -> Iterator[TreeEntry]:
-    """Entries with their names as text."""
+    """Yield entries with their names as text."""
     for mode, raw, entry in entries:
         name = escaped(raw)
         yield TreeEntry(name, int(mode, 8), entry.hex(), hostile=name.encode("utf-8") != raw)
 
 
 def escaped(raw: bytes) -> str:
-    """A name fit to be shown: the same for a harmless one, and different for different ones."""
+    """Return a name fit to be shown: the same for a harmless one, and different for different ones."""
     text = ""
     for part in re.split(rb"(\\)", raw):  # the backslash first: all others written below are ours
         text += "\\\\" if part == b"\\" else UNSAFE.sub(_escape, part.decode("utf-8", "surrogateescape"))
@@ -232,7 +232,7 @@ def escaped(raw: bytes) -> str:
 
 
 def escaped_path(raw: bytes) -> str:
-    """A path whose names are fit to be shown."""
+    """Return a path whose names are fit to be shown."""
     return "/".join(map(escaped, raw.split(b"/")))
 
 

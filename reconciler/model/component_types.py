@@ -145,7 +145,7 @@ class ParameterType:
 
 
 def parameter_type(definition: Definition) -> ParameterType:
-    """The row for a definition."""
+    """Return the row for a definition."""
     return _CREATABLE if definition.type == "enum" and definition.creatable else TYPES.get(definition.type, ANYTHING)
 
 
@@ -284,7 +284,7 @@ class ComponentType:
 
 
 def compiled(name: str, definitions: Sequence[Definition]) -> ComponentType:
-    """The type of this name, for messages, with these definitions."""
+    """Return the type of this name, for messages, with these definitions."""
     by_name = {definition.name: definition for definition in definitions}
     defaults = {each.name: canonical_value(each, each.default) for each in definitions if each.default is not None}
     return ComponentType(
@@ -312,7 +312,7 @@ def _compiled_encoded(name: str, encoded: bytes) -> ComponentType:
 
 
 def canonical_value(definition: Definition | None, value: Value) -> Value:
-    """The form in which values of a parameter are compared: of an int `"8080"` is 8080."""
+    """Return the form in which values of a parameter are compared: of an int `"8080"` is 8080."""
     form = None if definition is None else parameter_type(definition).canonical
     return value if form is None else form(value)
 
@@ -350,7 +350,9 @@ def _schema(name: str, definitions: Mapping[str, Definition], defaults: Mapping[
 def _holds(
     condition: Condition, *, definitions: Mapping[str, Definition], defaults: Mapping[str, Value]
 ) -> dict[str, Any] | bool:
-    """The schema of values under which a condition holds. A parameter that is none, and has no default, is empty."""
+    """Return the schema of values under which a condition holds. A parameter that is none, and has no default, is
+    empty.
+    """
     name, default = condition.name, defaults.get(condition.name)
     if condition.operator is Operator.CONTAINS_ANY:
         wanted = condition.value if isinstance(condition.value, list) else [condition.value]

@@ -55,7 +55,7 @@ class Component(NamedTuple):
 
 
 def find_components(kind: str, spec: Value) -> tuple[Component, ...]:
-    """The components of a document of this kind, outer ones before those nested in them."""
+    """Return the components of a document of this kind, outer ones before those nested in them."""
     found = []
     for part_kind, pointer, value in _parts(kind, spec):
         named = type_name_of(value)
@@ -92,24 +92,24 @@ def component_types_of(
 
 
 def type_name_of(spec: Value) -> str | None:
-    """The name of the type in the spec of a component, without a version; None when it has none."""
+    """Return the name of the type in the spec of a component, without a version; None when it has none."""
     named = spec.get("type") if isinstance(spec, dict) else None
     return unversioned(named) if isinstance(named, str) else None
 
 
 def unversioned(text: str) -> str:
-    """The name in a reference that may end in a version, `nginx:5`."""
+    """Return the name in a reference that may end in a version, `nginx:5`."""
     return text.partition(":")[0]
 
 
 def given_parameters(component: Value) -> list[Value]:
-    """The parameters of a component."""
+    """Return the parameters of a component."""
     given = component.get("parameters") if isinstance(component, dict) else None
     return given if isinstance(given, list) else []
 
 
 def parameter_name(parameter: Value) -> str | None:
-    """The name of a parameter; None when it has none."""
+    """Return the name of a parameter; None when it has none."""
     name = parameter.get("name") if isinstance(parameter, dict) else None
     return name if isinstance(name, str) else None
 
@@ -133,7 +133,9 @@ class Reference(NamedTuple):
 
 
 def references(document: Value) -> tuple[Reference, ...]:
-    """Every reference of a document, in the order of its components; the same resource may come several times."""
+    """Return every reference of a document, in the order of its components; the same resource may come several
+    times.
+    """
     found: list[Reference] = []
     body = document if isinstance(document, dict) else {}
     for kind, pointer, value in _parts(body.get("kind"), body.get("spec")):
@@ -147,7 +149,7 @@ def references(document: Value) -> tuple[Reference, ...]:
 
 
 def storages(document: Value) -> tuple[Reference, ...]:
-    """Those references that name the extension in which a webhook keeps its queue."""
+    """Return those references that name the extension in which a webhook keeps its queue."""
     return tuple(one for one in references(document) if one.kind == "Extension" and one.pointer[-1] == "value")
 
 
@@ -281,7 +283,7 @@ def _mentions(parameter: dict[str, Value], pointer: Pointer, *, sensitive: bool)
 
 
 def _texts(value: Value, pointer: Pointer, *, depth: int | None) -> Iterator[tuple[Pointer, str]]:
-    """The texts in a value that hold `${`; `depth` None: however deep."""
+    """Yield the texts in a value that hold `${`; `depth` None: however deep."""
     if isinstance(value, str):
         if "${" in value:
             yield pointer, value

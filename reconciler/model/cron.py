@@ -66,7 +66,7 @@ class _Days(NamedTuple):
     either: bool  # a day matches one of both, not both
 
     def first(self, start: date) -> date:
-        """The first one from `start` on; there is one in every forty years."""
+        """Return the first one from `start` on; there is one in every forty years."""
         day = start
         while True:
             if day.month not in self.months:
@@ -92,7 +92,7 @@ class Cron:
         return _read(text, timezone)
 
     def after(self, now: datetime) -> datetime:
-        """The first instant that is named and later than `now`."""
+        """Return the first instant that is named and later than `now`."""
         wall = now.astimezone(self._zone).replace(tzinfo=None, second=0, microsecond=0)
         first, second = self._instants(wall)
         walls = self._walls(wall - (second - first))  # what comes before on the clock may come again
@@ -105,8 +105,8 @@ class Cron:
                 repeated = second
 
     def _instants(self, wall: datetime) -> tuple[datetime, datetime]:
-        """The instants at which the clock shows a time, the same twice if it comes once. Of a skipped one, the minute
-        of the change.
+        """Return the instants at which the clock shows a time, the same twice if it comes once. Of a skipped one, the
+        minute of the change.
         """
         first, second = (wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1))
         if first <= second:
@@ -155,7 +155,7 @@ def _read(text: str, timezone: str) -> Cron:
 
 
 def _values(written: str, field: _Field) -> frozenset[int]:
-    """The values that a field names."""
+    """Return the values that a field names."""
     return frozenset(value for item in written.split(",") for value in _item(item, field))
 
 

@@ -70,7 +70,7 @@ _MARKS = (b"null", b'""', b"{}", b"[]")
 
 
 def without_absent(document: dict[str, Value], kind: Kind | None) -> dict[str, Value]:
-    """The document without the members that are absent, and with a spec; the same one when it is so already."""
+    """Return the document without the members that are absent, and with a spec; the same one when it is so already."""
     if document.get("spec") is None:
         document = {**document, "spec": {}}
     if not may_hold_absent(msgspec.json.encode(document)):
@@ -87,7 +87,7 @@ def may_hold_absent(encoded: bytes) -> bool:
 
 
 def _removed(value: Value, schema: dict[str, Any], root: dict[str, Any]) -> Value:
-    """The value of a schema, without what is absent in closed objects; `root` is the whole schema."""
+    """Return the value of a schema, without what is absent in closed objects; `root` is the whole schema."""
     if "$ref" in schema:
         return _removed(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
@@ -253,7 +253,7 @@ MASK_MESSAGE = (
 
 
 def identify(document: Value) -> tuple[Key | None, str | None]:
-    """The key, or None and what is wrong with kind and name, one problem a line."""
+    """Return the key, or None and what is wrong with kind and name, one problem a line."""
     body = document if isinstance(document, dict) else {}
     metadata = body.get("metadata")
     kind, name = body.get("kind"), metadata.get("name") if isinstance(metadata, dict) else None
@@ -475,7 +475,7 @@ def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
 
 
 def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]:
-    """The array in `{"resources": [...]}`, and what is wrong around it."""
+    """Return the array in `{"resources": [...]}`, and what is wrong around it."""
     if not isinstance(value, dict):
         shape = "an array of resources" if bare_array else 'an object such as {"resources": [...]}'
         raise RequestRefused(400, (f"The body must be {shape}.",))

@@ -58,7 +58,8 @@ def is_reordered(pairs: Pairs) -> bool:
 
 
 def merged_order(old: int, new: int, pairs: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """All places of two lists of these lengths, in the order of the new one; ABSENT for what only one of them has.
+    """Yield all places of two lists of these lengths, in the order of the new one; ABSENT for what only one of them
+    has.
 
     What is only in the old one comes where it stood, after what stood before it.
     """
@@ -91,7 +92,7 @@ def _rest(entries: Sequence[ListEntry], found: Pairs) -> Iterator[tuple[int, Has
 
 
 def _by_occurrence(old: Iterable[tuple[int, Hashable]], new: Iterable[tuple[int, Hashable]]) -> Pairs:
-    """The first of each value with the first, the second with the second."""
+    """Return the first of each value with the first, the second with the second."""
     there = dict(_occurrences(new))
     return {index: there[occurrence] for occurrence, index in _occurrences(old) if occurrence in there}
 
@@ -142,7 +143,7 @@ def _entry(value: Value, at: Pointer, hidden: HiddenPlaces) -> ListEntry:
 
 
 def entry_names(entries: Sequence[ListEntry]) -> list[str | None]:
-    """Labels of list entries in a path."""
+    """Return labels of list entries in a path."""
     return [None if entry.name is None else entry.name[1] for entry in entries]
 
 
@@ -284,7 +285,7 @@ def contents(
 
 
 def _whole(path: str, difference: PlanDifference, at: Pointer, value: Value, shown: Value) -> Differing:
-    """A value that is added or removed as a whole."""
+    """Return a value that is added or removed as a whole."""
     if difference is PlanDifference.ADDED:
         return Differing(path, difference, None, at, new=shown, sensitive=shown is not value)
     return Differing(path, difference, at, None, old=shown, sensitive=shown is not value)
@@ -375,7 +376,9 @@ class _Walk:
 
 
 def cut_value(value: Value, *, most: int) -> Value | CutText:
-    """The value itself when its canonical JSON has at most so many bytes, else its beginning of at most as many."""
+    """Return the value itself when its canonical JSON has at most so many bytes, else its beginning of at most as
+    many.
+    """
     encoded = values.canonical_json(value)
     if len(encoded) <= most:
         return value

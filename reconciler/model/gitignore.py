@@ -58,7 +58,7 @@ class Malformed(Exception):
 
 
 def parse(line: str) -> Pattern | None:
-    """The pattern of one line; None for an empty line, a comment, or a line that can match nothing."""
+    """Return the pattern of one line; None for an empty line, a comment, or a line that can match nothing."""
     text = _without_trailing_spaces(line.removesuffix("\r"))
     if not text or text.startswith("#"):
         return None
@@ -142,7 +142,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def _one_of(written: str, *, negated: bool) -> str:
-    """The expression of what stands between two brackets."""
+    """Return the expression of what stands between two brackets."""
     members = ""
     for member in _MEMBER.finditer(written):
         if member["class"] is not None:

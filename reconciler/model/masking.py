@@ -122,7 +122,9 @@ def find_placeholders(document: dict[str, Value]) -> tuple[Pointer, ...]:
 
 
 def without_placeholders(document: dict[str, Value], places: Iterable[Pointer]) -> dict[str, Value]:
-    """The document without the values at these places, as if their parameters, or keys of maps, had been left out."""
+    """Return the document without the values at these places, as if their parameters, or keys of maps, had been left
+    out.
+    """
     copies = model_values.Copies(document)
     leaving: dict[Pointer, set[str | int]] = {}
     for place in places:
@@ -164,7 +166,7 @@ class Matching:
         self._entries: dict[int, dict[Identity, int | None]] = {}
 
     def find(self, pointer: Pointer) -> Pointer | None:
-        """The place in the other document, None if nothing certain corresponds; this one holds `pointer`."""
+        """Return the place in the other document, None if nothing certain corresponds; this one holds `pointer`."""
         here, there = self._document, self._other
         found: list[str | int] = []
         for step in pointer:
@@ -187,7 +189,7 @@ class Matching:
         return self._of(there).get(identity)
 
     def _of(self, entries: list[Value]) -> dict[Identity, int | None]:
-        """The position of each identity in a list; None for one that occurs twice."""
+        """Return the position of each identity in a list; None for one that occurs twice."""
         if id(entries) not in self._entries:
             self._entries[id(entries)] = found = dict[Identity, int | None]()
             for position, entry in enumerate(entries):
@@ -271,14 +273,14 @@ class SecretKeeper:
         return f"{_SEND}, since {_shown(names)} changed, which may say where it is sent" if names else None
 
     def _alone(self, node: Value) -> Value:
-        """A component, or a spec, without the components in it, which have rules of their own."""
+        """Return a component, or a spec, without the components in it, which have rules of their own."""
         if not isinstance(node, dict) or self._incoming["kind"] not in {"Configuration", *KINDS}:
             return node
         return {key: value for key, value in node.items() if key not in LISTS}
 
 
 def _component(kind: Value, place: Pointer) -> tuple[str, Pointer]:
-    """The innermost component that a place is in, and its kind; at least the spec, whose kind may be empty."""
+    """Return the innermost component that a place is in, and its kind; at least the spec, whose kind may be empty."""
     lists = LISTS if kind == "Configuration" else NESTED if kind in KINDS else {}
     inner, length = str(kind) if kind in KINDS else "", 1
     while len(place) > length + 1 and place[length] in lists and isinstance(place[length + 1], int):
@@ -348,7 +350,7 @@ def restored(
 
 
 def united(found: Secrets, stuck: Secrets) -> Secrets:
-    """The secrets by their types and those that stay secrets, each place once, none beneath another."""
+    """Return the secrets by their types and those that stay secrets, each place once, none beneath another."""
     values = dict(stuck) | dict(found)
     return tuple(
         (place, value) for place, value in values.items() if not any(place[:end] in values for end in range(len(place)))

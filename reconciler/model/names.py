@@ -46,17 +46,17 @@ _BY_FORM = {form: kind for kind in KINDS for form in _forms(kind)}
 
 
 def exact_kind(name: str) -> Kind | None:
-    """The kind that documents spell so."""
+    """Return the kind that documents spell so."""
     return _BY_NAME.get(name)
 
 
 def find_kind(text: str) -> Kind | None:
-    """The kind that a path or a person means: any case, singular or plural, hyphened or not."""
+    """Return the kind that a path or a person means: any case, singular or plural, hyphened or not."""
     return _BY_FORM.get(text.lower())
 
 
 def nearest_kind(text: str) -> Kind | None:
-    """The kind that somebody who mistyped may have meant; None when nothing is near."""
+    """Return the kind that somebody who mistyped may have meant; None when nothing is near."""
     close = difflib.get_close_matches(text.lower(), _BY_FORM, n=1, cutoff=0.8)
     return _BY_FORM[close[0]] if close else None
 
@@ -161,7 +161,7 @@ EVERYTHING = Selector()
 
 
 def parse_selector(text: str) -> Selector:
-    """The selector that a text is; the empty one selects everything. Raises `BadSelector`."""
+    """Return the selector that a text is; the empty one selects everything. Raises `BadSelector`."""
     if len(text) > LONGEST_SELECTOR:
         raise BadSelector(f"it is over {LONGEST_SELECTOR:,} characters long")
     requirements: list[Requirement] = []

@@ -54,7 +54,7 @@ def statuses_by_kind(found: Iterable[tuple[str | None, UpdateStatus]]) -> dict[s
 
 
 def summed_statuses(counted: Collection[Mapping[str, int]]) -> dict[str, int]:
-    """The sum of several such counts."""
+    """Return the sum of several such counts."""
     numbers = [(status.value, sum(each.get(status.value, 0) for each in counted)) for status in UpdateStatus]
     return {status: number for status, number in numbers if number}
 

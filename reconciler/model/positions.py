@@ -171,7 +171,7 @@ REQUEST_NODES: Final = 1_000_000  # ten thousand resources of a hundred nodes ea
 
 
 def limits_of_body(size: int) -> TextLimits:
-    """The limits for a request body of at most `size` bytes.
+    """Return the limits for a request body of at most `size` bytes.
 
     A body carries many resources: ten thousand of a hundred nodes each, and a larger one a node for each 8 bytes. It
     has two more levels than a file, because it wraps each resource in a list in a mapping: what fits from Git then fits

@@ -37,7 +37,7 @@ class Actor:
 
 
 def repository_actor(repository: str) -> Actor:
-    """The actor on whose behalf the commits of a watched repository are applied."""
+    """Return the actor on whose behalf the commits of a watched repository are applied."""
     return Actor(name=f"git:{repository}", role=Role.ADMIN, repository=repository)
 
 
@@ -160,7 +160,7 @@ class Principal:
     user: str | None = None  # an id
 
     def role_in(self, project: str) -> Role | None:
-        """The role in a project; None when the project is out of reach."""
+        """Return the role in a project; None when the project is out of reach."""
         return Role.ADMIN if self.organization_admin else self.roles.get(project, self.everywhere)
 
 
@@ -218,7 +218,7 @@ def chosen(principal: Principal, asked: str | None, *, existing: Container[str])
 
 
 def actor_in(principal: Principal, project: str) -> Actor:
-    """The same as somebody who changes resources of one project, which must be within reach."""
+    """Return the same as somebody who changes resources of one project, which must be within reach."""
     role = principal.role_in(project)
     assert role is not None, "whoever changes something in a project has a role there"
     return Actor(name=principal.name, role=role)

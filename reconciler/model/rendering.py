@@ -61,7 +61,7 @@ def prepare(
 
 
 def _covered(owned: dict[str, Value], told: tuple[str, Value], hmac_key: bytes, bound: Bound) -> str:
-    """The marker of a secret in a hash, together with its place.
+    """Return the marker of a secret in a hash, together with its place.
 
     A reference, left as it is, begins otherwise, and a list is no document, whose digest has the same key.
     """
@@ -116,7 +116,7 @@ class ResourceIdentity(NamedTuple):
 
 
 def body(prepared: Prepared, *, identity: ResourceIdentity) -> bytes:
-    """The masked resource with the server's metadata, canonical JSON, without `status`."""
+    """Return the masked resource with the server's metadata, canonical JSON, without `status`."""
     metadata: dict[str, Value] = {
         **cast("dict[str, Value]", prepared.masked["metadata"]),  # a resource has metadata
         "id": identity.id,
@@ -135,7 +135,7 @@ def identity_of(body: Mapping[str, Value]) -> ResourceIdentity:
 
 
 def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delivery: Delivery | None = None) -> bytes:
-    """The same `status`, canonical JSON without `source`, with another list of what is missing of the resource.
+    """Return the same `status`, canonical JSON without `source`, with another list of what is missing of the resource.
 
     A Configuration says whether it is `ready` to be used, where it runs, and in `delivery` whether the service delivers
     for it; None leaves the answers that there are.
@@ -158,7 +158,7 @@ def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delive
 
 
 def with_rendering(status: bytes, said: bytes | None) -> bytes:
-    """The same status of a Configuration with another `rendering`, JSON; None for one that is not rendered."""
+    """Return the same status of a Configuration with another `rendering`, JSON; None for one that is not rendered."""
     members = _members(status)
     members.pop("rendering", None)
     if said is not None:
@@ -173,8 +173,8 @@ def _is_ready(members: Mapping[str, Value]) -> bool:
 
 
 def with_drift(status: bytes, drift: Mapping[str, Value] | None) -> bytes:
-    """The same status of a version that differs from what its owner wants; `drift` names the owner and the place, None
-    if it does not differ.
+    """Return the same status of a version that differs from what its owner wants; `drift` names the owner and the
+    place, None if it does not differ.
     """
     members = _members(status)
     members.pop("drift", None)
@@ -222,8 +222,8 @@ def frame(source: Mapping[str, Value]) -> Frame:
 
 
 def shown(parts: Parts) -> bytes:
-    """A body joined with the JSON of its status, which changes without a new version of the resource, and its source;
-    without a status it is no present version.
+    """Return a body joined with the JSON of its status, which changes without a new version of the resource, and its
+    source; without a status it is no present version.
 
     `status` sorts after every key of a body, and `source` after every key of a status, so what is canonical stays so.
     """
@@ -271,7 +271,9 @@ def is_json(text: bytes) -> bool:
 
 
 def restated(shown: bytes, status: bytes) -> bytes:
-    """A resource as it is shown, with another status and the source that it has; not a byte of the rest changes."""
+    """Return a resource as it is shown, with another status and the source that it has; not a byte of the rest
+    changes.
+    """
     members = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
     source = msgspec.json.decode(members["status"], type=_Sourced).source
     if not bytes(source):  # what stands for a damaged version
@@ -281,7 +283,7 @@ def restated(shown: bytes, status: bytes) -> bytes:
 
 
 def rewritten(shown: bytes, body: bytes) -> bytes:
-    """A resource as it is shown, with another body; not a byte of its status changes."""
+    """Return a resource as it is shown, with another body; not a byte of its status changes."""
     status = msgspec.json.decode(shown, type=_Stated).status
     return b'%b,"status":%b}' % (body[:-1], bytes(status))
 
@@ -345,7 +347,7 @@ def redaction_sentence(told: str, text: str) -> str:
 
 
 def redacted_value(found: Value, text: str) -> Redacted:
-    """The same value without the text."""
+    """Return the same value without the text."""
     walk = _Walk(text)
     return Redacted(walk.value(found, ()), walk.places, walk.renamed)
 

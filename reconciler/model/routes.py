@@ -192,7 +192,7 @@ Parts: TypeAlias = Callable[[Key], ComponentUse | None]
 
 
 def component_use(spec: Value) -> ComponentUse:
-    """The facts of a component: the spec of a resource, or an entry in a list of a Configuration."""
+    """Return the facts of a component: the spec of a resource, or an entry in a list of a Configuration."""
     if not isinstance(spec, Mapping):
         return ComponentUse()
     enabled = [each for each in component_entries(spec.get("processors")) if not is_disabled(each)]
@@ -211,12 +211,12 @@ def is_webhook(part: ComponentUse | None) -> bool:
 
 
 def component_entries(listed: Value) -> list[dict[str, Value]]:
-    """The components of a list."""
+    """Return the components of a list."""
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def in_place(spec: Value, given_id: str) -> Value:
-    """The destination in place of a Configuration that has this id."""
+    """Return the destination in place of a Configuration that has this id."""
     listed = component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else []
     return next((each for each in listed if component_name(each) is None and each.get("id") == given_id), None)
 
@@ -227,7 +227,7 @@ def is_disabled(component: Mapping[str, Value]) -> bool:
 
 
 def component_name(component: Mapping[str, Value]) -> str | None:
-    """The resource that it names, without a version; None for a component in place."""
+    """Return the resource that it names, without a version; None for a component in place."""
     named = component.get("name")
     return components.unversioned(named) if isinstance(named, str) else None
 
@@ -329,7 +329,7 @@ def _left_out(enabled: Iterable["_Enabled"], runs_on: RunsOn) -> Iterator[str]:
 
 
 def compile_routes(name: str, spec: Value, *, ready: bool, known: Parts, make: Make) -> CompiledRoutes:
-    """The route of the Configuration of this name and its destinations, or why there is none."""
+    """Return the route of the Configuration of this name and its destinations, or why there is none."""
     found = route_verdict(name, spec, ready=ready, known=known)
     if found.reason:
         return CompiledRoutes(found)
@@ -385,7 +385,7 @@ class _Enabled(NamedTuple):
 
 
 def _enabled(name: str, spec: Value, known: Parts) -> Iterator[_Enabled]:
-    """The components that count."""
+    """Yield the components that count."""
     for kind, at, component in _components(spec):
         target = component_name(component)
         part = component_use(component) if target is None else known(Key(kind, target))
@@ -592,7 +592,7 @@ def is_another_endpoint(good: list[Value] | None, later: list[Value] | None, loo
 
 
 def with_later_tls(good: list[Value], later: list[Value], component_type: ComponentType) -> list[Value]:
-    """The same with what a later version says about TLS, as far as that is right."""
+    """Return the same with what a later version says about TLS, as far as that is right."""
     said = {name: value for name, value in _valid(later, component_type).items() if name in TLS}
     kept = [one for one in good if not (isinstance(one, dict) and one.get("name") in said)]
     added: list[Value] = [{"name": name, "value": value} for name, value in said.items()]
@@ -600,7 +600,7 @@ def with_later_tls(good: list[Value], later: list[Value], component_type: Compon
 
 
 def _valid(given: list[Value], component_type: ComponentType) -> dict[str, Value]:
-    """The values that break no rule, by name."""
+    """Return the values that break no rule, by name."""
     component = Component("Destination", component_type.name, (), given)
     wrong = {one.pointer[1] for one in type_checks.misfitting(component, component_type) if len(one.pointer) > 1}
     right = [one for position, one in enumerate(given) if position not in wrong]
@@ -658,7 +658,9 @@ def _endpoint(values: _Webhook, marked: tuple[str, ...]) -> Endpoint:
 
 
 def _file(value: str) -> str:
-    """The name of a file, however it is written. What is none is left as it is: reading it says what is wrong."""
+    """Return the name of a file, however it is written. What is none is left as it is: reading it says what is
+    wrong.
+    """
     reference = type_checks.named_secret_files(value)
     return value if reference is None else reference.name
 

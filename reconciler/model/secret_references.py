@@ -109,12 +109,12 @@ def text_pieces(text: str) -> Iterator[str | SecretReference | None]:
 
 
 def find_secret_references(text: str) -> tuple[SecretReference | None, ...]:
-    """Every reference of a text in order; None for a malformed one."""
+    """Return every reference of a text in order; None for a malformed one."""
     return tuple(piece for piece in text_pieces(text) if not isinstance(piece, str))
 
 
 def whole_secret_reference(text: str) -> SecretReference | None:
-    """The reference that a text is, when it is one good reference and nothing else."""
+    """Return the reference that a text is, when it is one good reference and nothing else."""
     found = _REFERENCE.fullmatch(text)
     return None if found is None else _reference(found)
 
@@ -146,12 +146,12 @@ def _is_reserved(name: str) -> bool:
 
 
 def without_variables(text: str) -> str:
-    """A text for a Collector without the beginnings of `${env:NAME}`, which the Collector resolves."""
+    """Return a text for a Collector without the beginnings of `${env:NAME}`, which the Collector resolves."""
     return _VARIABLE.sub("", text)
 
 
 def flattened(name: str) -> str:
-    """The name of a file where no folders are."""
+    """Return the name of a file where no folders are."""
     return name.replace("/", "_")
 
 

@@ -46,24 +46,26 @@ _ESCAPED: Final = (
 
 
 def escaped(character: str) -> str:
-    r"""A character as Python writes it: `\n`, `\x1b`, `\u202e`, `\U000e0041`."""
+    r"""Return a character as Python writes it: `\n`, `\x1b`, `\u202e`, `\U000e0041`."""
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def visible(text: str) -> str:
-    """The text on one line. The identity on harmless text; idempotent; of texts without a backslash, reversible."""
+    """Return the text on one line. The identity on harmless text; idempotent; of texts without a backslash,
+    reversible.
+    """
     return visible_lines(text).replace("\n", "\\n")
 
 
 def visible_lines(text: str, escape: Callable[[str], str] = escaped) -> str:
-    """The text with the lines that it has; `escape` writes what cannot be shown."""
+    """Return the text with the lines that it has; `escape` writes what cannot be shown."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return _pattern().sub(lambda found: escape(found[0]), text)
 
 
 def visible_block(text: str) -> str:
-    """The text with the lines that it has, each set in: none of them can be taken for one at the margin."""
+    """Return the text with the lines that it has, each set in: none of them can be taken for one at the margin."""
     return "\n".join("  " + line for line in visible_lines(text).split("\n"))
 
 
@@ -87,7 +89,7 @@ MOST_CHARACTERS = 64 * 1024  # of one reason, for the same cause
 
 
 def bounded(found: Iterable[str]) -> list[str]:
-    """The first lines as far as there is room for them, then how many more there are."""
+    """Return the first lines as far as there is room for them, then how many more there are."""
     told: list[str] = []
     size = left = 0
     for line in found:
@@ -104,7 +106,7 @@ LONGEST_LISTED = 100  # characters of each
 
 
 def listed(values: Sequence[object]) -> str:
-    """The values one after another, each quoted; of very many, the first and how many more there are."""
+    """Return the values one after another, each quoted; of very many, the first and how many more there are."""
     told = ", ".join(
         f"`{_cut(value if isinstance(value, str) else json.dumps(value))}`" for value in values[:MOST_LISTED]
     )

@@ -31,7 +31,7 @@ from reconciler.model.violations import Violation
 
 
 def broken_parameters(given: list[Value], component_type: ComponentType, *, at: Pointer) -> tuple[Violation, ...]:
-    """Every rule of the type that a list of parameters breaks, in document order.
+    """Return every rule of the type that a list of parameters breaks, in document order.
 
     `given` has the shape that the schemas ask for, `[{name, value}, ...]`; `at` is its pointer in the document.
     """
@@ -50,7 +50,7 @@ def broken_parameters(given: list[Value], component_type: ComponentType, *, at: 
 
 
 def canonical_parameters(given: list[Value], component_type: ComponentType) -> dict[str, Value]:
-    """The values by name, in canonical form, those left out that count as none; of one name the first."""
+    """Return the values by name, in canonical form, those left out that count as none; of one name the first."""
     values: dict[str, Value] = {}
     types = component_type.types
     for parameter in given:
@@ -73,7 +73,7 @@ def settled_parameters(given: list[Value], component_type: ComponentType) -> dic
 
 
 def _placed(violation: Violation, index: dict[Value, int], component_type: ComponentType) -> Violation:
-    """A violation among values by name, as one in the list of parameters."""
+    """Return a violation among values by name, as one in the list of parameters."""
     name, *below = violation.pointer
     position = index.get(name)
     if violation.at_key and not below:
@@ -103,7 +103,7 @@ SECRET_FILE_PARAMETERS = frozenset({"ca_file", "cert_file", "key_file"})
 
 
 def named_secret_files(value: str) -> SecretReference | None:
-    """The file that a value means: a plain name, or one whole `${file:NAME}`; None for anything else."""
+    """Return the file that a value means: a plain name, or one whole `${file:NAME}`; None for anything else."""
     if secret_references.is_file_name(value):
         return SecretReference(SecretSource.FILE, value)
     reference = secret_references.whole_secret_reference(value)
@@ -275,7 +275,9 @@ def judged(
 
 
 def misfitting(component: Component, component_type: ComponentType) -> tuple[Violation, ...]:
-    """Every rule that the values of one component break: those of its type, and of a webhook those of requests."""
+    """Return every rule that the values of one component break: those of its type, and of a webhook those of
+    requests.
+    """
     found = broken_parameters(component.parameters, component_type, at=component.at)
     if component.type_key != components.WEBHOOK:
         return found
@@ -283,7 +285,7 @@ def misfitting(component: Component, component_type: ComponentType) -> tuple[Vio
 
 
 def with_storages(fit: Fit, owned: dict[str, Value], type_of: TypeOf) -> Fit:
-    """The same, with what is wrong with the extensions in which webhooks keep their queues."""
+    """Return the same, with what is wrong with the extensions in which webhooks keep their queues."""
     found = misplaced(owned, type_of)
     return replace(fit, violations=(*fit.violations, *found)) if found else fit
 

@@ -41,7 +41,7 @@ def _each(rules: Rules, values: Mapping[str, Value]) -> Iterator[Violation]:
 
 
 def _of_value(rules: Rules, value: Value, *, at: Pointer) -> Iterator[Violation]:
-    """A list by its entries and a map by its values."""
+    """Yield a list by its entries and a map by its values."""
     items, others = rules.schema.get("items"), rules.schema.get("additionalProperties")
     if isinstance(value, list) and isinstance(items, dict):
         for index, item in enumerate(value):
@@ -59,7 +59,7 @@ def _below(at: Pointer, found: tuple[Violation, ...]) -> Iterator[Violation]:
 
 
 def _required(rules: Rules, values: Mapping[str, Value]) -> Iterator[str]:
-    """The names that have to be there, those last whose conditions hold."""
+    """Yield the names that have to be there, those last whose conditions hold."""
     yield from rules.schema.get("required", ())
     for index, conditional in enumerate(rules.schema.get("allOf", ())):
         if any(name not in values for name in conditional["then"]["required"]):
@@ -69,7 +69,7 @@ def _required(rules: Rules, values: Mapping[str, Value]) -> Iterator[str]:
 
 
 def _mentioned(condition: ParameterSchema) -> set[str]:
-    """The parameters that conditions look at."""
+    """Return the parameters that conditions look at."""
     names: set[str] = set()
     for part in condition["allOf"]:
         while isinstance(part, dict) and "not" in part:
@@ -92,7 +92,9 @@ MOST_SEARCHES = 100  # conditions `containsAny` in all: each takes memory for ev
 
 
 def broken_definitions(spec: Value) -> tuple[Violation, ...]:
-    """Every rule that the definitions of a type break, in document order; its document fits its kind's schema."""
+    """Return every rule that the definitions of a type break, in document order; its document fits its kind's
+    schema.
+    """
     listing = spec.get("parameters") if isinstance(spec, dict) else None
     if not isinstance(listing, list):
         return ()
@@ -148,7 +150,9 @@ def _unknown_type(name: str) -> str:
 
 
 def _defaults(known: dict[str, Definition]) -> Iterator[Violation]:
-    """Defaults that their own definitions refuse. An empty one is none; values that are missing are told already."""
+    """Yield defaults that their own definitions refuse. An empty one is none; values that are missing are told
+    already.
+    """
     judged = {
         name: definition
         for name, definition in known.items()
@@ -165,7 +169,7 @@ def _defaults(known: dict[str, Definition]) -> Iterator[Violation]:
 
 
 def _conditions(known: dict[str, Definition]) -> Iterator[Violation]:
-    """Conditions on what does not exist, and on values that the other parameter never has."""
+    """Yield conditions on what does not exist, and on values that the other parameter never has."""
     for definition in known.values():
         for index, condition in enumerate(definition.relevant_if):
             at = (*AT, definition.index, "relevantIf", index)

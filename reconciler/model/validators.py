@@ -60,7 +60,9 @@ def crowded_labels(document: Value) -> tuple[Violation, ...]:
 
 
 def without_labels(document: Value, at: tuple[str, ...]) -> tuple[Value, dict[str, Value]]:
-    """The document with no labels in a place, and those that were there; the same document when there were none."""
+    """Return the document with no labels in a place, and those that were there; the same document when there were
+    none.
+    """
     mapping = _at(document, at)
     return (_emptied(document, at), mapping) if mapping else (document, {})
 
@@ -102,19 +104,19 @@ class Rules:
     _parts: "dict[str | int, Rules]" = field(default_factory=dict, repr=False, compare=False)
 
     def part(self, name: str | int, schema: dict[str, Any]) -> "Rules":
-        """A subschema by itself, compiled when somebody first asks for it, under a name of the caller's."""
+        """Return a subschema by itself, compiled when somebody first asks for it, under a name of the caller's."""
         if name not in self._parts:
             self._parts[name] = compiled(schema)
         return self._parts[name]
 
 
 def compiled(schema: dict[str, Any]) -> Rules:
-    """The rules of a schema, with `format`. Do not change the schema afterwards."""
+    """Return the rules of a schema, with `format`. Do not change the schema afterwards."""
     return Rules(schema, Draft202012Validator(schema, formats=dict(STRING_FORMATS), validate_formats=True))
 
 
 def violations(kind: Kind | None, value: Value) -> tuple[Violation, ...]:
-    """Every way in which a document breaks the schema of its kind, or, without a kind, what all kinds share.
+    """Return every way in which a document breaks the schema of its kind, or, without a kind, what all kinds share.
 
     The value comes from a reader: it holds no NaN and no lone surrogate.
     """
@@ -139,7 +141,7 @@ def _of_labels(rules: Rules, mapping: dict[str, Value], *, at: Pointer) -> Itera
 
 
 def broken(rules: Rules, value: Value) -> tuple[Violation, ...]:
-    """Every way in which a value breaks the rules; pointers lead down from the value.
+    """Return every way in which a value breaks the rules; pointers lead down from the value.
 
     The library makes all errors at once, each with a copy of what it was found in and of what would be allowed there:
     whatever may break many rules at one place is to be judged in pieces.
@@ -155,7 +157,7 @@ def _rules(name: str) -> Rules:
 
 
 def _explain(error: ValidationError, schema: dict[str, Any]) -> Iterator[Violation]:
-    """One violation per error; for unknown keys, one per key."""
+    """Yield one violation per error; for unknown keys, one per key."""
     pointer = tuple(error.instance_path)
     match error.kind:
         case ValidationErrorKind.Required(property=key):
@@ -181,7 +183,7 @@ def _message(error: ValidationError, schema: dict[str, Any]) -> str:
 
 
 def _parent(error: ValidationError, schema: dict[str, Any]) -> dict[str, Any]:
-    """The subschema that holds the keyword which refused; schema paths are already free of references."""
+    """Return the subschema that holds the keyword which refused; schema paths are already free of references."""
     subschema: Any = schema
     for step in error.schema_path[:-1]:
         subschema = subschema[step]

@@ -36,7 +36,7 @@ class Document(msgspec.Struct, frozen=True, gc=False):
 
 
 def pointer_text(pointer: Pointer) -> str:
-    """The pointer as RFC 6901 writes it; '' is the whole document."""
+    """Return the pointer as RFC 6901 writes it; '' is the whole document."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in pointer)
 
 
@@ -74,7 +74,7 @@ class NotAScalar(Exception):
 
 
 def integer(digits: str, *, base: int = 10) -> int:
-    """The integer, if 64 bits hold it."""
+    """Return the integer, if 64 bits hold it."""
     sign = "-" if digits.startswith("-") else ""
     significant = digits.lstrip("+-").lstrip("0") or "0"
     # Octal needs the most characters for the same number: 22 for 64 bits.
@@ -86,7 +86,7 @@ def integer(digits: str, *, base: int = 10) -> int:
 
 
 def decimal(text: str) -> int | float:
-    """The number; one with an integral value below 2^53 is an integer, so that 1, 1.0 and 1e0 are equal."""
+    """Return the number; one with an integral value below 2^53 is an integer, so that 1, 1.0 and 1e0 are equal."""
     number = float(text)
     if math.isinf(number):
         raise NotAScalar("the number is too large for a 64-bit float; quote it to make it text")
@@ -129,7 +129,7 @@ def check_collection(tag: str, *, mapping: bool) -> None:
 
 
 def copied(value: Value, *, levels: int) -> Value:
-    """The list or mapping as a tree of its own. Raises NotAScalar when it is nested deeper than so many levels.
+    """Return the list or mapping as a tree of its own. Raises NotAScalar when it is nested deeper than so many levels.
 
     A YAML alias becomes such a copy: no later change affects two places at once, and a value's size in memory is the
     counted one.
@@ -195,7 +195,7 @@ class Copies:
 
 
 def replaced(document: dict[str, Value], values: Mapping[Pointer, Value]) -> dict[str, Value]:
-    """The document with these values at these places, none of which is beneath another."""
+    """Return the document with these values at these places, none of which is beneath another."""
     if not values:
         return document
     copies = Copies(document)
@@ -237,7 +237,7 @@ def replace_at(container: Container, step: str | int, value: Value) -> None:
 
 
 def located(document: Value, text: str) -> Pointer:
-    """The place that a JSON pointer (RFC 6901) names in a document that holds it."""
+    """Return the place that a JSON pointer (RFC 6901) names in a document that holds it."""
     found: list[str | int] = []
     for part in text.split("/")[1:]:
         step = int(part) if isinstance(document, list) else part.replace("~1", "/").replace("~0", "~")
@@ -247,5 +247,5 @@ def located(document: Value, text: str) -> Pointer:
 
 
 def by_place(document: Value, values: Mapping[str, Value]) -> dict[Pointer, Value]:
-    """These values, which are given by JSON pointer, by their places in a document that holds them."""
+    """Return these values, which are given by JSON pointer, by their places in a document that holds them."""
     return {located(document, text): value for text, value in values.items()}

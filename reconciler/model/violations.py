@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str]) -> str:
-    """The violations as text, one a line, in the order given.
+    """Return the violations as text, one a line, in the order given.
 
     `place_of` gives the text before the pointer (`teams/a.yaml:10:14`), or '' without a file.
     """
@@ -50,7 +50,7 @@ def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str])
 
 
 def in_document_order(violations: Iterable[Violation], value: Value) -> tuple[Violation, ...]:
-    """The violations as a reader of the document meets them, then by message; each once.
+    """Return the violations as a reader of the document meets them, then by message; each once.
 
     What is missing comes after all that is there.
     """
@@ -68,7 +68,7 @@ def _line(violation: Violation, place: str) -> str:
 
 
 def _shown(pointer: Pointer) -> str:
-    """The pointer, the end of a long one cut."""
+    """Return the pointer, the end of a long one cut."""
     text = pointer_text(pointer)
     return text if len(text) <= LONGEST_POINTER else text[:LONGEST_POINTER] + "…"
 

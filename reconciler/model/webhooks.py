@@ -77,7 +77,8 @@ _WHOLE_IPV6 = (IPv6Address("::"), IPv6Address("::1"))  # in the block of compati
 
 
 def address_readings(address: Address) -> tuple[Address, ...]:
-    """Every address that this one may mean to a kernel, a translator or a tunnel: itself and what is written inside.
+    """Return every address that this one may mean to a kernel, a translator or a tunnel: itself and what is written
+    inside.
 
     An IPv4-mapped address means the IPv4 address alone, since that is what a kernel connects to. A zone is left out.
     """
@@ -153,7 +154,9 @@ def is_name(text: str) -> bool:
 
 
 def literal(text: str) -> Address | None:
-    """The IP address that a host is; IPv6 with or without the brackets of a URL. None for a name, or a wrong host."""
+    """Return the IP address that a host is; IPv6 with or without the brackets of a URL. None for a name, or a wrong
+    host.
+    """
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     try:
         if ":" in bare:
@@ -164,7 +167,7 @@ def literal(text: str) -> Address | None:
 
 
 def bracketed(text: str) -> str:
-    """The host as a URL and the header `Host` have it."""
+    """Return the host as a URL and the header `Host` have it."""
     return f"[{text}]" if ":" in text and not text.startswith("[") else text
 
 
@@ -220,7 +223,7 @@ def wrong_header_value(value: str) -> str | None:
 
 
 def header_size(name: str, value: str) -> int:
-    """Bytes of a header as it counts against the limits."""
+    """Return bytes of a header as it counts against the limits."""
     return len(name.encode()) + len(value.encode())
 
 
@@ -347,7 +350,7 @@ def _is_unknown(value: str) -> bool:
 
 
 def _around(value: str) -> str:
-    """The text with each reference as a letter, which breaks no rule."""
+    """Return the text with each reference as a letter, which breaks no rule."""
     if "${" not in value:
         return value
     pieces = secret_references.text_pieces(value)

@@ -68,7 +68,7 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{_NUMB
 
 
 def to_yaml(values: Iterable[Value]) -> str:
-    """The values as a stream of documents, `---` between them."""
+    """Return the values as a stream of documents, `---` between them."""
     return "---\n".join(_document(value) for value in values)
 
 
@@ -140,7 +140,7 @@ class _Event(Protocol):
 
 
 def documents(text: str, *, limits: TextLimits) -> list[Document]:
-    """Every document of the stream that is not empty."""
+    """Return every document of the stream that is not empty."""
     refuse_yaml_1_1(text)
     parser = CParser(text)
     try:
@@ -250,7 +250,7 @@ def _build(parser: CParser, limits: TextLimits) -> list[Document]:  # noqa: PLR0
 
 
 def locate(text: str, *, limits: TextLimits) -> Locations:
-    """The positions of what `documents` has accepted.
+    """Return the positions of what `documents` has accepted.
 
     Of its checks remain the depth, since libyaml takes quadratic time to go deep, and the number of nodes, each alias
     counted as one, since they share positions: others than `documents` ask whether a text is YAML.
@@ -344,7 +344,7 @@ def _copied(event: _Event, value: Value, *, levels: int, limits: TextLimits) -> 
 
 
 def _checked_key(event: _Event, key: Value, fields: dict[str, Value]) -> str:
-    """The key, if it may be one after all (a quoted `<<`), else the reason why not."""
+    """Return the key, if it may be one after all (a quoted `<<`), else the reason why not."""
     if not isinstance(key, str):
         raise _refused(event, "a key must be text, and this one is not; quote it")
     if key in fields:

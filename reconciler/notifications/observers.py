@@ -183,7 +183,7 @@ class RepositoryObserver:
         )
 
     async def _first(self, run: str) -> list[_Status]:
-        """The first resources of a run that are not stored as it wants."""
+        """Return the first resources of a run that are not stored as it wants."""
         found: list[_Status] = []
         looked_at = 0
         async with aclosing(self._store.run_pages(run)) as pages:
@@ -327,7 +327,7 @@ def _of_repository(one: Reconciler, type_: NotificationType, message: str, *, fa
 
 
 def _why(one: _Status) -> str:
-    """The first line of the reason of a status, with `path:line` before it where it does not begin so."""
+    """Return the first line of the reason of a status, with `path:line` before it where it does not begin so."""
     reason = one.reason.partition("\n")[0]
     if not one.path or reason.startswith(f"{one.path}:"):
         return reason

@@ -143,7 +143,7 @@ def render(one: Notification, place: NotificationPlace, status: UserStatus) -> b
 
 
 def type_link(type_: NotificationType, place: NotificationPlace) -> str:
-    """The URL of the page of this service that explains a type."""
+    """Return the URL of the page of this service that explains a type."""
     return f"{place.web_url.rstrip('/')}{PAGE}#{type_.value.lower()}"
 
 

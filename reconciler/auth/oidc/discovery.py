@@ -29,7 +29,7 @@ class NotAnObject(ValueError):
 
 
 def json_object(data: bytes) -> Mapping[str, object]:
-    """The JSON object that a stranger wrote. Raises NotAnObject."""
+    """Return the JSON object that a stranger wrote. Raises NotAnObject."""
     try:
         return msgspec.json.decode(data, type=dict[str, object])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -118,7 +118,7 @@ class Declined(errors.Refused):
 
 
 def quoted(value: object) -> str:
-    """A short text of the provider's for a sentence: on one line, visible, cut off."""
+    """Return a short text of the provider's for a sentence: on one line, visible, cut off."""
     text = model_text.visible(value[: LONGEST_QUOTE + 1]) if isinstance(value, str) else "no text"
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
 
@@ -204,7 +204,7 @@ def _lacks(issuer: str, what: str) -> str:
 
 
 def _offered(told: Mapping[str, object], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    """The strings of a member; the default when it is not told, nothing when it is no array of strings."""
+    """Return the strings of a member; the default when it is not told, nothing when it is no array of strings."""
     value = told.get(name)
     if value is None:
         return default

@@ -53,7 +53,7 @@ class ProviderClient:
                 limit.reschedule(0)
 
     async def obj(self, asked: ProviderAnswer) -> Mapping[str, object]:
-        """The JSON object at a URL. Raises Unreachable, Unfit."""
+        """Return the JSON object at a URL. Raises Unreachable, Unfit."""
         async with self.bounded(asked) as transport, transport:
             answer = await transport.handle_async_request(httpx2.Request("GET", asked.url, headers=HEADERS))
             return discovery.json_object(answer.content)
@@ -135,7 +135,7 @@ def _not_given(asked: ProviderAnswer, status: int) -> str:
 
 
 def _why(problem: Exception) -> str:
-    """A failure of the connection, in our words."""
+    """Return a failure of the connection, in our words."""
     if "CERTIFICATE_VERIFY_FAILED" in str(problem):
         return "is behind a certificate that is not trusted (`outbound.caFile` can name its authority)"
     if isinstance(problem, httpx2.ProxyError):

@@ -43,12 +43,12 @@ class Flow:
 
 
 def local_path(text: str) -> str:
-    """The text when it is a plain path of this service, with its query or without; else `/`."""
+    """Return the text when it is a plain path of this service, with its query or without; else `/`."""
     return text if len(text) <= LONGEST_PATH and _LOCAL.fullmatch(text) else HOME
 
 
 def begin_flow(*, back: str, invitation: str, now: float) -> Flow:
-    """A new one. A `back` that is no local path leads to `/`."""
+    """Return a new one. A `back` that is no local path leads to `/`."""
     state, nonce, verifier = (secrets.token_urlsafe(SECRET_BYTES) for _ in range(3))
     return Flow(state, nonce, verifier, local_path(back), now, invitation)
 
@@ -78,7 +78,7 @@ LONGEST_HINT = 4096  # characters: servers refuse a longer line, and with the hi
 
 
 def sign_out_url(endpoint: str, *, id_token: str, client_id: str, back: str) -> str:
-    """The endpoint with its own query and ours (2)."""
+    """Return the endpoint with its own query and ours (2)."""
     hint = {"id_token_hint": id_token} if 0 < len(id_token) <= LONGEST_HINT else {}
     added = urlencode({**hint, "client_id": client_id, "post_logout_redirect_uri": back})
     parts = urlsplit(endpoint)

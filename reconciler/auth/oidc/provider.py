@@ -53,7 +53,7 @@ def is_callback_of(callback: Mapping[str, list[str]], flow: Flow) -> bool:
 
 
 def callback_code(callback: Mapping[str, list[str]], document: ProviderDocument) -> str:
-    """The authorization code. Raises NotProved, and Declined for an error of the provider's."""
+    """Return the authorization code. Raises NotProved, and Declined for an error of the provider's."""
     if any(len(values) != 1 for values in callback.values()):  # RFC 6749, 3.1
         raise NotProved(f"The provider's answer has a parameter twice; {AGAIN}.")
     told = {name: values[0] for name, values in callback.items()}
@@ -105,7 +105,7 @@ class CachedFetch(Generic[Value]):
         self._forced = LONG_AGO
 
     async def get(self) -> Value:
-        """The value; an older one when a new one is out of reach. Raises what fetching it raises."""
+        """Return the value; an older one when a new one is out of reach. Raises what fetching it raises."""
         async with self._lock:
             if self._value is not None and self._monotonic() - self._fetched < self._limits.lifetime_seconds:
                 return self._value

@@ -138,7 +138,7 @@ def _tokens(told: Mapping[str, object]) -> Tokens:
 
 
 def _refused(error: object) -> NotProved | ProviderUnfit | ProviderUnreachable:
-    """An error of the token endpoint, by who can mend it; its description is the provider's own text."""
+    """Return an error of the token endpoint, by who can mend it; its description is the provider's own text."""
     if error in _CODE_FAULTS:
         return NotProved("The provider does not take its code (any more); begin again at the sign-in page.")
     if error in _BUSY:

@@ -168,7 +168,7 @@ _READ: Final[dict[str | None, Callable[[AnyValue], Any]]] = {
 
 
 def test_request(text: str, *, at: int) -> bytes:
-    """An ExportLogsServiceRequest with one record whose body is the text. `at` is Unix milliseconds."""
+    """Return an ExportLogsServiceRequest with one record whose body is the text. `at` is Unix milliseconds."""
     nanoseconds = at * 1_000_000
     record = LogRecord(
         time_unix_nano=nanoseconds,

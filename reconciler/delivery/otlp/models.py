@@ -120,7 +120,9 @@ def partial_success_answer(*, rejected: int, message: str, json: bool) -> OtlpAn
 
 
 def failure_answer(status: int, message: str, *, json: bool, retry_after: float | None = None) -> OtlpAnswer:
-    """A google.rpc.Status for a status of HTTP. `retry_after` is in seconds, rounded up like the header beside it."""
+    """Return a google.rpc.Status for a status of HTTP. `retry_after` is in seconds, rounded up like the header beside
+    it.
+    """
     code = CODES.get(status, 3 if status < 500 else 13)
     seconds = None if retry_after is None else math.ceil(retry_after)
     if json:

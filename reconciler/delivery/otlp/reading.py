@@ -133,7 +133,7 @@ def _scope(scope: _ScopeLogs, path: str, is_given_up: Callable[[], bool]) -> byt
 
 
 def _part(kind: type[Message], text: msgspec.Raw, path: str) -> list[bytes]:
-    """A resource or scope that may be missing."""
+    """Return a resource or scope that may be missing."""
     return [] if text == _NULL else [_written(kind, text, path)]
 
 
@@ -158,7 +158,7 @@ def _written(kind: type[Message], text: msgspec.Raw, path: str) -> bytes:
 
 
 def _hexadecimal(value: Any) -> str:
-    """An id as OTLP/JSON has it. `bytes.fromhex` alone would pass over spaces."""
+    """Return an id as OTLP/JSON has it. `bytes.fromhex` alone would pass over spaces."""
     if not isinstance(value, str) or not value.isalnum() or len(value) % 2:
         raise ValueError("traceId and spanId are hexadecimal digits, two for each byte")
     return value

@@ -42,7 +42,7 @@ class Credentials:
     proxy: str = ""
 
     def files(self) -> tuple[Path, ...]:
-        """The given files, in a fixed order: a change of one may correct a refusal."""
+        """Return the given files, in a fixed order: a change of one may correct a refusal."""
         given = (getattr(self, field.name) for field in fields(self))
         return tuple(value for value in given if isinstance(value, Path))
 

@@ -306,7 +306,7 @@ class Remote:
                     del self.facts[old]
 
     def source(self) -> Source:
-        """The remote with the largest limits of its repositories."""
+        """Return the remote with the largest limits of its repositories."""
         plain = Source(url=self.url, credentials=self._credentials)
         every = self.sources or {plain}
         return replace(
