@@ -200,7 +200,7 @@ async def revoke_key(call: Call) -> Response:
 
 
 async def make_key(call: Call, body: Members) -> tuple[Key, str]:
-    """Make the key that somebody asks for; with the key itself, which nobody sees again.
+    """Create the requested key. Return it with the secret, which is not stored.
 
     Raises `BadRequest`, `NotFound`, `Forbidden`, and what refuses the change.
     """

@@ -77,7 +77,7 @@ async def show(view: View) -> Response:
 
 
 async def read(view: View, project: str, kind: str, name: str) -> dict[str, Any]:
-    """Return all that a page tells of a resource: its YAML, history, references, and a difference if one is asked for.
+    """Return everything that the page of a resource shows: its YAML, history, references, and a requested difference.
 
     A deleted resource has its history alone. Raises `NotFound` for one that never existed.
     """
