@@ -81,7 +81,7 @@ def _position(call: Call, number: int) -> bytes:
 
 
 def _still_seen_by(call: Call) -> Sees | None:
-    """Return what `_seen_by` returns now; None if the caller's credential or permission has ended, or may have ended."""
+    """Return the present result of `_seen_by`; None if the caller's credential or permission has ended, or may have."""
     try:
         auth.again(call)
         return _seen_by(call)
