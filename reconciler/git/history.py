@@ -84,7 +84,7 @@ def last_changes(
     on the way is missing or unreadable.
     """
     found: dict[str, str] = {}
-    pending: dict[str, set[str]] = {head: set(paths)}  # by commit the files to look for there; each at one commit only
+    pending: dict[str, set[str]] = {head: set(paths)}  # the files to find, by the next commit; each at one only
     newest = [(0, head)]
     for _ in range(max_commits):
         if not pending or not go_on():

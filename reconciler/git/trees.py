@@ -107,7 +107,7 @@ class TreePlace:
         return TreePlace(prefix, self.depth + 1, self.hostile or entry.hostile, self.left, self.only)
 
     def count(self, entries: int) -> None:
-        """Count an entry. Raises Refused above the limit."""
+        """Count entries that are read. Raises GitFault above the limit."""
         self.left[0] -= entries
         if self.left[0] < 0:
             raise GitFault(
