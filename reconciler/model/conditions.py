@@ -80,7 +80,7 @@ def owner_of(status: ResourceStatus) -> str | None:
         return None
     if source.type != "git":
         return source.type
-    return source.repository if source.path is not None else API  # a repository that gives one up leaves no path
+    return source.repository if source.path is not None else API  # without a path it was given up
 
 
 def condition_of(status: Mapping[str, Any]) -> Condition:

@@ -138,7 +138,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 
 def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
-    """Decide if a document is meant for this service. It is if it has one of the two keys only, or one value of
+    """Decide if a document is meant for this service: it has only one of the two keys, or one of the two values is
     ours.
     """
     if not isinstance(value, dict) or ("apiVersion" not in value and "kind" not in value):
