@@ -19,7 +19,7 @@ _PART = r"[A-Za-z0-9_][-A-Za-z0-9_.]*"  # no part begins with a dot or is `..`
 _FILE = re.compile(rf"{_PART}(?:/{_PART})*")
 _BEGINNING = re.compile(r"\$\{(?:env|file):")
 _VARIABLE = re.compile(rf"\$\{{env:({_PART})?")
-_OF_COLLECTORS = re.compile(rf"\$\{{(?:env:({_PART})|({_PART})(?=\}}|:-))")  # to them, `${NAME}` is `${env:NAME}`
+_OF_COLLECTORS = re.compile(rf"\$\{{(?:env:({_PART})|({_PART})(?=\}}|:-))")  # `${NAME}` is `${env:NAME}` there
 _SCHEME = re.compile(  # of the header `Authorization`; any other word may be a secret
     r"\A(?:api-?key|api-token|basic|bearer|digest|dpop|geniekey|key|negotiate|oauth|splunk|ssws|token) (?=\$\{env:)",
     re.IGNORECASE,

@@ -35,7 +35,7 @@ _NO_TEXT: Final = (  # surrogates, private use, noncharacters; the planes from 1
 _JOINERS: Final = r"\u200c\u200d"
 _EMOJI_STYLE: Final = r"\ufe0f"
 _VARIATIONS: Final = r"\ufe00-\ufe0e\u180b-\u180d\u180f\U000e0100-\U000e01ef"
-_NO_BASE: Final = rf"\x00-\x7f{_CONTROLS}{_SHAPELESS}{_NO_TEXT}{_JOINERS}{_VARIATIONS}"  # needs no such one behind it
+_NO_BASE: Final = rf"\x00-\x7f{_CONTROLS}{_SHAPELESS}{_NO_TEXT}{_JOINERS}{_VARIATIONS}"  # never need one
 # It begins with one class of characters, for which `re` searches several times faster than for alternatives.
 _ESCAPED: Final = (
     rf"[{_CONTROLS}{_SHAPELESS}{_NO_TEXT}{_JOINERS}{_VARIATIONS}{_EMOJI_STYLE}]"
