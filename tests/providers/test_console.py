@@ -169,6 +169,16 @@ def test_a_commit_shows_without_a_reload(world: ConsoleWorld, visitor: Visitor) 
     assert page.evaluate("() => window.scrollY") == before
 
 
+def test_a_run_says_without_a_reload_that_another_commit_is_applied(world: ConsoleWorld, visitor: Visitor) -> None:
+    run = world.daemon.run_of("telemetry", world.change())
+    page = enter(visitor, world, "vera", f"/runs/{run['id']}")
+    facts = page.locator("dl.facts")
+    expect(page.locator("#connection")).to_have_text("live")
+    expect(facts).to_contain_text("applied Move the endpoint")
+    later = world.change()
+    expect(facts).to_contain_text(re.compile(f"Applied now.*{later[:12]}", re.DOTALL), timeout=15_000)
+
+
 def test_a_fold_that_is_open_stays_open_over_an_update(world: ConsoleWorld, visitor: Visitor) -> None:
     page = enter(visitor, world, "ana", "/runs?repository=telemetry")
     expect(page.locator("#connection")).to_have_text("live")
