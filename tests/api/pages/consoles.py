@@ -109,12 +109,13 @@ class ConsoleWorld:
         return found
 
     def change(self) -> str:
-        """Commit a change of `siem` that succeeds; the commit."""
+        """Commit a change of `siem` that succeeds, and wait for all that is told of it; the commit."""
         self.changes += 1
         spec = webhook(self.endpoint.port, f"/next-{self.changes}")
         self.telemetry.write("siem.yaml", resource("Destination", "siem", spec, labels={"team": "orders"}))
         commit = self.telemetry.commit("Move the endpoint")
         self.daemon.applied("telemetry", commit)
+        daemons.until(lambda: self.daemon.repository("telemetry")["applied"], "its subject is read")
         return commit
 
 
