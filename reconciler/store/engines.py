@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Replication, Store
-from reconciler.store.records import Changes, Record, RoleReport, ServerReport
+from reconciler.store.records import Changes, Record
+from reconciler.store.replica_records import RoleReport, ServerReport
 
 if TYPE_CHECKING:
     from reconciler.model.audit_chain import ChainHead

@@ -14,7 +14,8 @@ from reconciler.store import audit
 from reconciler.store.contract import LeaseLost, OutcomeUnknown, StoreFault
 from reconciler.store.postgresql.connection import PostgresqlConnection
 from reconciler.store.postgresql.store import BEAT_SECONDS, LOCKS, PostgresqlStore
-from reconciler.store.records import AuditWanted, Changes, Lease, QuoteRow, Record, ReferenceRow, Traces, VersionRow
+from reconciler.store.records import AuditWanted, Changes, QuoteRow, Record, ReferenceRow, Traces, VersionRow
+from reconciler.store.replica_records import Lease
 from tests.postgresql.cutting import cut
 from tests.postgresql.servers import Database, Server
 from tests.store import contract_redactions, looking, rows

@@ -8,7 +8,7 @@ from reconciler.ops.checks.files import FULL_SECONDS, damaged_versions
 from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.store import engines
-from reconciler.store.records import RoleReport, ServerReport
+from reconciler.store.replica_records import RoleReport, ServerReport
 
 NAME = "postgresql"
 FEW_CONNECTIONS = 20  # about what one more replica opens, and some for people

@@ -14,7 +14,7 @@ from psycopg.rows import tuple_row
 from reconciler.model.errors import Refused
 from reconciler.store.contract import StoreFault
 from reconciler.store.postgresql import migrating
-from reconciler.store.records import ServerReport
+from reconciler.store.replica_records import ServerReport
 
 PARTS = 10_000  # of a server's version: 150018 is 15.18
 CONNECT_SECONDS = 10

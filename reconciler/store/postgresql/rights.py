@@ -11,7 +11,7 @@ from psycopg import conninfo, sql
 from reconciler.model.errors import Refused
 from reconciler.store.postgresql import inspection, migrating
 from reconciler.store.postgresql.inspection import Connection
-from reconciler.store.records import RoleReport
+from reconciler.store.replica_records import RoleReport
 
 READABLE = (
     "approval",
