@@ -84,6 +84,13 @@ def is_empty(url: str) -> bool:
     return inspection.is_empty(url)
 
 
+def passfile(url: str, setting: str) -> Path | None:
+    """Return the file with passwords that the URL of a setting names. Raises Refused."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.passfile(url, setting)
+
+
 def server_report(url: str) -> ServerReport:
     """Ask a server of PostgreSQL, and the database of `store.url`, about themselves. Raises Refused, StoreFault."""
     from reconciler.store.postgresql import inspection
