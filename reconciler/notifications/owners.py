@@ -44,7 +44,7 @@ class Owners:
         if domain in OF_INSTANCES:
             return True
         if domain in OF_REPOSITORIES and self.knows(repository := repository_of(cause)):
-            # It follows a repository a moment after it took the lease, and until a moment after it lost it.
+            # A replica begins to follow a moment after it takes the lease, and ends a moment after it loses it.
             return self.leases.holds(repository) and self.follows(repository)
         return self.leases.holds(WORK)
 

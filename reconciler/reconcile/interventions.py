@@ -52,7 +52,7 @@ def suspension_message(suspension: SuspensionRow) -> str:
 
 
 def seconds_left(suspension: SuspensionRow, now: datetime) -> float:
-    """Seconds until it is over, 0 when it is; infinity when it has no end."""
+    """Return seconds until it is over, 0 when it is; infinity when it has no end."""
     if suspension.until is None:
         return math.inf
     return max(0.0, (datetime.fromisoformat(suspension.until) - now).total_seconds())

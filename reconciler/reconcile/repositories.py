@@ -290,7 +290,7 @@ class Repositories:
         return None
 
     def reconcilers(self) -> list[Reconciler]:
-        """All reconcilers, by the names of their repositories."""
+        """Return all reconcilers, by the names of their repositories."""
         return [self._loops[name].reconciler for name in sorted(self._loops)]
 
     def reconciler(self, name: str) -> Reconciler | None:
@@ -299,7 +299,7 @@ class Repositories:
         return None if loop is None else loop.reconciler
 
     def followed(self) -> list[Reconciler]:
-        """The reconcilers of the repositories that this replica follows, by name: all of them on one machine."""
+        """Return the reconcilers of the repositories that this replica follows, by name: all of them on one machine."""
         return [one for one in self.reconcilers() if self.follows(one.watched.name)]
 
     def follows(self, name: str) -> bool:

@@ -101,7 +101,9 @@ class Store(Protocol):
         """Call the listeners for a change of another replica."""
 
     async def revision(self) -> int:
-        """The number of commits with changes so far. Raises `StoreFault` where the store cannot be used any more."""
+        """Return the number of commits with changes so far. Raises `StoreFault` where the store cannot be used any
+        more.
+        """
 
     async def hmac_key(self) -> bytes:
         """32 random bytes, made with the store, under which sensitive values are digested."""

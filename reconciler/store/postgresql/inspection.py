@@ -84,7 +84,7 @@ def identity(connection: Connection) -> tuple[Any, ...]:
 
 
 def _connections_left(connection: Connection) -> int:
-    """The smallest of the limits of the server, of the database and of the role, less what is in use."""
+    """Return the smallest of the limits of the server, of the database and of the role, less what is in use."""
     return int(
         _value(
             connection,
