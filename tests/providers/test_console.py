@@ -142,18 +142,13 @@ def test_the_values_of_a_chart_are_readable_without_a_script(world: ConsoleWorld
 
 
 def test_a_mark_reaches_the_other_tab(world: ConsoleWorld, visitor: Visitor) -> None:
+    shown = daemons.until(world.lasting_notification, "a notification opens")
     page = enter(visitor, world, "ana", "/notifications")
     expect(page.locator("#connection")).to_have_text("live")
-    lines = page.locator("ul.lines > li")
-    before = lines.count()
-    seen = world.daemon.get("/v1/api/notifications").body["notifications"]
-    shown = str(lines.first.get_attribute("id")).removeprefix("n-")
-    assert shown in {one["metadata"]["id"] for one in seen}
-    ana = world.browser("ana")  # another tab
-    ana.post("/act", {"action": "note", "id": shown, "userStatus": "dismissed", "back": "/notifications"})
-    expect(lines).to_have_count(before - 1, timeout=15_000)
-    ana.post("/act", {"action": "note", "id": shown, "userStatus": "unread", "back": "/notifications"})
-    expect(lines).to_have_count(before, timeout=15_000)
+    line, tab = page.locator(f"#n-{shown}"), world.browser("ana")
+    for status, count in (("dismissed", 0), ("unread", 1)):
+        tab.post("/act", {"action": "note", "id": shown, "userStatus": status, "back": "/notifications"})
+        expect(line).to_have_count(count, timeout=15_000)
 
 
 def test_a_commit_shows_without_a_reload(world: ConsoleWorld, visitor: Visitor) -> None:

@@ -108,6 +108,12 @@ class ConsoleWorld:
         found: dict[str, Any] = self.daemon.get("/v1/destinations/siem/delivery").body["delivery"]
         return found
 
+    def lasting_notification(self) -> str:
+        """The id of the notification of the mistake in `telemetry`, which nothing ends; empty before it opens."""
+        found = self.daemon.get("/v1/api/notifications").body["notifications"]
+        ids = [one["metadata"]["id"] for one in found if one["spec"]["notificationType"] == "ResourcesInvalid"]
+        return ids[0] if ids else ""
+
     def change(self) -> str:
         """Commit a change of `siem` that succeeds, and wait for all that is told of it; the commit."""
         self.changes += 1
