@@ -216,7 +216,7 @@ def flow_lines(entry: PlanEntry) -> Iterator[PlanLine]:
 
 
 def flow_text(flow: Flow) -> str:
-    """One change of delivery as a line."""
+    """Return one change of delivery as a line."""
     return clean_text(flow.sentence(), LINE)
 
 
