@@ -59,7 +59,7 @@ class Events:
     """
 
     def __init__(self, found: Callable[[], Facts], notifications: Callable[[], Mapping[str, Notification]]) -> None:
-        """Both are asked while there are followers: what differs from the last time has changed."""
+        """Both arguments are called while there are followers. A difference to the last result is a change."""
         self.last = 0  # the number of the newest event
         self.followers: Counter[str] = Counter()
         self.is_closed = False
@@ -74,7 +74,7 @@ class Events:
     # What changes.
 
     def heard(self, told: Committed) -> None:
-        """The store has committed."""
+        """Add the events of a commit."""
         for project, kind, name in told.keys:
             self._add(Topic.RESOURCE, f"{kind}/{name}" if name else kind, project, revision=told.revision)
         for project, run in told.runs:

@@ -1,7 +1,7 @@
-"""Resources that were read lately, in memory: the database is asked once for each, and not at all while it is gone.
+"""A cache of recently read resources. It saves reads of the database, and serves reads while the database is gone.
 
-A change drops its resources, whichever replica made it. So what is kept is never older than what this replica has heard
-of, which is what the revision of a request asks for.
+A change by any replica drops its resources from the cache. So a cached resource is never older than the revision that
+this replica knows, which is at least the revision in a request.
 """
 
 from collections import OrderedDict
@@ -15,14 +15,14 @@ OVERHEAD_BYTES = 300  # of one entry, beside its resource
 
 
 class ResourceCache:
-    """Present versions by project and key; those that were not used for the longest time go first."""
+    """Present versions by project and key. The least recently used ones are dropped first."""
 
     def __init__(self, store: Store, *, most_bytes: int = MOST_BYTES) -> None:
         self._store = store
         self._most_bytes = most_bytes
         self._kept: OrderedDict[tuple[str, Key], bytes] = OrderedDict()
         self._bytes = 0
-        self._changes = 0  # that were heard of
+        self._changes = 0  # the number of changes heard
         store.subscribe(Committed, self._changed)
 
     async def get(self, project: str, key: Key) -> bytes | None:
@@ -33,13 +33,13 @@ class ResourceCache:
             return found
         changes = self._changes
         read = await self._store.get(project, key)
-        # A change that was heard of meanwhile may be newer than this; one that is heard of later drops it.
+        # A change that was heard meanwhile may be newer than this version. A later one drops it.
         if read is not None and changes == self._changes:
             self._keep((project, key), read)
         return read
 
     async def clear(self) -> None:
-        """Keep nothing: changes may have been missed."""
+        """Empty the cache, because changes may have been missed."""
         self._changes += 1
         self._kept.clear()
         self._bytes = 0

@@ -381,7 +381,7 @@ def _rules_digest(settings: Settings) -> str:
     return digest.hexdigest()
 
 
-# What followers of events learn of beside the commits of the store.
+# The facts for followers of events, beside the commits of the store.
 
 
 def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:

@@ -79,14 +79,14 @@ class Estate(Protocol):
         """Add rows to a table."""
 
     def clear(self, table: Table) -> None:
-        """Remove what a new store has in a table."""
+        """Remove the rows that a new store has in a table."""
 
     def storable(self, value: Any) -> Any:
         """Return a value as this engine stores it."""
 
 
 class StoredEstate(Protocol):
-    """The ways to look at a store and to open it as an estate."""
+    """A store that can be opened as an estate."""
 
     def reading(self) -> AbstractContextManager[Estate]:
         """Open a store of this version that nobody uses. Raises Refused, StoreFault."""
