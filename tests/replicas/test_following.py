@@ -158,7 +158,7 @@ async def test_a_revision_is_waited_for(world: World, monkeypatch: pytest.Monkey
 
 async def test_without_contact_nothing_is_waited_for(world: World) -> None:
     world.told.is_lost = True
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(following_module.WAIT_SECONDS / 2):
         assert not await world.following.knows(8)
         with pytest.raises(StoreFault, match="does not reach the database"):
             await world.following.catch_up()
