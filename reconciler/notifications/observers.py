@@ -162,11 +162,11 @@ class RepositoryObserver:
             async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
                 runs = [_run.decode(shown) async for page in pages for shown in page]
             run = next((run for run in runs if run.tells), None)
-            found = found if run is None else await self._told(run, cause)
+            found = found if run is None else await self._run_finding(run, cause)
             self._read[name] = (last, found)
         return found
 
-    async def _told(self, run: _Run, cause: Cause) -> Finding | None:
+    async def _run_finding(self, run: _Run, cause: Cause) -> Finding | None:
         """Return the finding about the resources in a run."""
         counts = {status: run.counts[status] for status in REFUSED if run.counts.get(status)}
         if not counts:

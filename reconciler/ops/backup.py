@@ -195,7 +195,7 @@ def restore(
         with contextlib.ExitStack() as stack:
             incoming = {kind: stack.enter_context(_incoming(places.of(kind))) for kind in sources}
             copied = {kind: _copied_backup(path, incoming[kind], kind, watch) for kind, path in sources.items()}
-            _tell(incoming[STORE], copied[STORE], backup, by=by, now=now)
+            _record_restore(incoming[STORE], copied[STORE], backup, by=by, now=now)
             stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S%fZ")
             kept = _put(places, incoming, stamp=stamp)
     except OSError as error:
@@ -221,7 +221,7 @@ def _copied_backup(source: Path, incoming: Path, kind: DatabaseKind, watch: Prog
     return copied
 
 
-def _tell(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: str, now: datetime) -> None:
+def _record_restore(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: str, now: datetime) -> None:
     """Record the restore in the audit of the restored store. A store of an older version is not changed, so that its
     program can still use it.
     """

@@ -79,7 +79,7 @@ class Following:
         for notice in heard.notices:
             if notice.writer != self._notices.writer:
                 self._changes += 1
-                await self._tell(notice)
+                await self._hand_out(notice)
             self.behind -= 1
         if self._must_reload:
             self._changes += 1
@@ -88,7 +88,7 @@ class Following:
             self.revision = max(self.revision, heard.revision)
             self._contact.heard(heard.asked_at)
 
-    async def _tell(self, notice: Notice) -> None:
+    async def _hand_out(self, notice: Notice) -> None:
         for hear in self._hearers[notice.kind]:
             try:
                 async with asyncio.timeout(HEAR_SECONDS):

@@ -68,13 +68,13 @@ class ProjectFollowing(ABC):
                     if await self._follow(project):
                         self.ask(project)
                 except errors.ReconcilerError as problem:
-                    self._came(project, problem.message)
+                    self._log_outcome(project, problem.message)
                 else:
-                    self._came(project, None)
+                    self._log_outcome(project, None)
             self._woken.clear()
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _came(self, project: str, message: str | None) -> None:
+    def _log_outcome(self, project: str, message: str | None) -> None:
         """Log a lasting fault once, and its end, and try again."""
         before = self._faults.pop(project, None)
         if before is not None:

@@ -104,21 +104,21 @@ class BoundedIO:
         Raises DiskHangs, and what `work` raises.
         """
         loop = asyncio.get_running_loop()
-        await self._turn()
+        await self._wait_for_thread()
         try:
             asked = on_thread(work)
         except (RuntimeError, MemoryError) as fault:  # as `Thread.start` tells it
             self._free.release()
             raise DiskHangs(NO_THREAD.format(self._what)) from fault
         asked.add_done_callback(self._answered)
-        late = loop.call_later(seconds, self._owe, asked)  # even if the caller is cancelled
+        late = loop.call_later(seconds, self._abandon, asked)  # even if the caller is cancelled
         asked.add_done_callback(lambda _: late.cancel())
         await asyncio.wait([asked], timeout=seconds)
         if asked.done():
             return asked.result()
         raise self._hanging()
 
-    async def _turn(self) -> None:
+    async def _wait_for_thread(self) -> None:
         """Wait for a free thread. Raises DiskHangs when the disk does, and when too many are before.
 
         Who has a thread waits for so long, and all who wait for a turn hear of a disk that hangs from that one.
@@ -136,7 +136,7 @@ class BoundedIO:
             self._free.release()
             raise self._hanging()
         if self._try_at is not None:
-            self._put_off()  # one question tries the disk; the others need not wait for it
+            self._postpone_retry()  # one question tries the disk; the others need not wait for it
 
     def _hanging(self) -> DiskHangs:
         return DiskHangs(f"The disk with {self._what} does not answer; look at it.")
@@ -144,15 +144,15 @@ class BoundedIO:
     def _hangs(self) -> bool:
         return self._try_at is not None and asyncio.get_running_loop().time() < self._try_at
 
-    def _put_off(self) -> None:
+    def _postpone_retry(self) -> None:
         # Doubled with each thread that hangs, so that these stay few however long it lasts.
         self._try_at = asyncio.get_running_loop().time() + self._again * 2.0 ** len(self._owed)
 
-    def _owe(self, asked: asyncio.Future[Any]) -> None:
+    def _abandon(self, asked: asyncio.Future[Any]) -> None:
         """Mark this operation as abandoned, unless it has ended."""
         if not asked.done():
             self._free.release()
-            self._put_off()
+            self._postpone_retry()
             self._owed.add(asked)
 
     def _answered(self, asked: asyncio.Future[Any]) -> None:

@@ -152,15 +152,15 @@ def _nested(given: Mapping[str, Value]) -> dict[str, Value]:
 
 def merged(layers: Iterable[Mapping[str, Value]]) -> dict[str, Value]:
     """Return the values of layers as one: the first that has a key counts, and mappings are merged."""
-    return reduce(_over, layers, {})
+    return reduce(_merged_pair, layers, {})
 
 
-def _over(above: Mapping[str, Value], below: Mapping[str, Value]) -> dict[str, Value]:
+def _merged_pair(above: Mapping[str, Value], below: Mapping[str, Value]) -> dict[str, Value]:
     found = {**below, **above}
     for key in above.keys() & below.keys():
         one, other = above[key], below[key]
         if isinstance(one, dict) and isinstance(other, dict):
-            found[key] = _over(one, other)
+            found[key] = _merged_pair(one, other)
     return found
 
 

@@ -123,10 +123,10 @@ class Committer:
             return True
         if not self._is_looking:
             self._is_looking = True
-            self.do(lambda _: None, self._looked)
+            self.do(lambda _: None, self._space_measured)
         return False
 
-    def _looked(self, _: Exception | None) -> None:
+    def _space_measured(self, _: Exception | None) -> None:
         self._is_looking = False
 
     def stop(self) -> None:
