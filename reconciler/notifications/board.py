@@ -16,9 +16,9 @@ from reconciler.notifications import ledger, models, rendering
 from reconciler.notifications.ledger import MOST, DueAlert
 from reconciler.notifications.models import (
     Cause,
-    Look,
     Notification,
     NotificationState,
+    Observation,
     UserStatus,
 )
 from reconciler.notifications.owners import Owners
@@ -153,17 +153,17 @@ class Board:
 
     # Findings of observers.
 
-    async def take(self, look: Look) -> None:
+    async def take(self, observation: Observation) -> None:
         """Apply the findings of an observer."""
         await self._change(
             lambda: ledger.changes(
                 self._kept.values(),
-                look,
+                observation,
                 now=self._clock(),
                 new_id=self._new_id,
                 targets=self.targets,
                 most=self._most,
-                instance=self._owners.instance_of(look.domain),
+                instance=self._owners.instance_of(observation.domain),
                 owns=self._owners.owns,
             )
         )

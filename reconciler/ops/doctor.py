@@ -60,14 +60,14 @@ def worst(found: Iterable[DoctorFinding]) -> FindingStatus:
 
 SECONDS = 20.0  # the default for a check
 
-Look: TypeAlias = Callable[[], Awaitable[Sequence[DoctorFinding]]]
+Check: TypeAlias = Callable[[], Awaitable[Sequence[DoctorFinding]]]
 
 
 class DoctorCheck(NamedTuple):
     """A check and its time limit."""
 
     name: str
-    look: Look
+    run: Check
     seconds: float = SECONDS
 
 
@@ -77,15 +77,15 @@ async def run_checks(checks: Sequence[DoctorCheck]) -> list[DoctorFinding]:
     return [finding for each in found for finding in each]
 
 
-def threaded(look: Callable[[], Sequence[DoctorFinding]]) -> Look:
+def threaded(check: Callable[[], Sequence[DoctorFinding]]) -> Check:
     """Run a check that may wait for a disk on its own thread, so that a hang does not block the program's end."""
-    return partial(bounded_io.on_thread, look)
+    return partial(bounded_io.on_thread, check)
 
 
 async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
     try:
         async with asyncio.timeout(check.seconds):
-            return await check.look()
+            return await check.run()
     except TimeoutError:
         told = f"this could not be looked at within {check.seconds:g} seconds"
         return [error(check.name, told, "look whether a disk or the network hangs")]

@@ -97,13 +97,13 @@ class Events:
         try:
             while True:
                 if self.followers:
-                    self.look()
+                    self.compare()
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             self.is_closed = True
             self._wake()
 
-    def look(self) -> None:
+    def compare(self) -> None:
         """Compare everything that the store does not tell with the last time."""
         before, self._facts = self._facts, self._found()
         changed = (what for what in {**before, **self._facts} if before.get(what) != self._facts.get(what))
