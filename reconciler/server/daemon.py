@@ -24,7 +24,7 @@ from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging
 from reconciler.reconcile.runs import Trigger
 from reconciler.replicas.work import ALONE, Work
-from reconciler.server import following, handing_over, parts, process, serving, sign_in
+from reconciler.server import handing_over, mirror_folders, parts, process, serving, sign_in
 from reconciler.server.parts import Parts, Running, StartPlan
 from reconciler.server.process import ShutdownDeadline
 from reconciler.settings import loading
@@ -85,7 +85,7 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
         listeners = [opened.enter_context(serving.bind(settings.listen.host, settings.listen.port))]
         if (at := settings.delivery.otlp_listen) is not None:
             listeners.append(opened.enter_context(serving.bind(at.host, at.port, setting="delivery.otlpListen")))
-        await following.remove_leftovers(settings)
+        await mirror_folders.remove_leftovers(settings)
         async with parts.build_parts(plan, bound, listeners=listeners) as built:
             services = built.services
             applications = [app.build(services), app.build_for_logs(services)]
