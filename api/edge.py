@@ -64,8 +64,10 @@ class Edge:
                 # The revision is read now, after everything that the answer shows.
                 revision = (b"x-revision", b"%d" % services.revision)
                 own = [(b"x-request-id", call.request.encode()), revision]
-                if stale is not None:
-                    own.append((b"x-stale", b"%d" % stale))
+                # Contact that is lost meanwhile counts too: the answer may be from memory after all.
+                lost = stale if contact is None or contact.stale_seconds is None else contact.stale_seconds
+                if lost is not None:
+                    own.append((b"x-stale", b"%d" % lost))
                 message["headers"] = [*message.get("headers", ()), *own, *headers]
             elif scope["method"] == "HEAD":
                 message["body"] = b""

@@ -25,7 +25,7 @@ from reconciler.ops.events import Topic
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.review import kept_plans
 from reconciler.store.contract import StoreFault
-from reconciler.store.records import Held
+from reconciler.store.repository_records import Held
 
 routes = Routes()
 

@@ -24,6 +24,7 @@ from reconciler.model.names import EVERYTHING, Key, Selector
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.principals import Permission
 from reconciler.reconcile.apply import ApplyAnswer, ApplyRequest
+from reconciler.replicas.cache import ListQuery
 from reconciler.review import kept_plans
 from reconciler.store.contract import Damaged, Store, StoreFault
 from reconciler.store.records import ChangedVersions, Traces
@@ -120,17 +121,30 @@ async def list_kind(call: Call) -> Response:
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=ALL)
     after, selector = query.parsed("after", _name) or "", query.parsed("selector", parse_selector) or EVERYTHING
     query.check()
-    kind, store = _kind(call), call.services.store
+    kind, store, cache = _kind(call), call.services.store, call.services.cache
+    selected, is_full = query.text("selector") or "", not _hides(call, kind)
+    asked = ListQuery(call.project, kind, after=after, limit=limit, selector=selected, is_full=is_full)
     # The revision is read before the list: if a commit comes between, the list is newer than its tag, so the next
     # request with this tag gets the list again. The other order could hide a change.
-    revision, selected = await store.revision(), query.text("selector") or ""
-    facts = (revision, call.project, kind, after, limit, selected, built_in_digest(), _hides(call, kind))
-    etag = responses.etag_header(repr(facts).encode())
+    try:
+        revision = await store.revision()
+    except StoreFault:
+        if (kept := _list_without_contact(call, asked)) is None:
+            raise
+        return Json(kept)
+    etag = responses.etag_header(repr((revision, *asked, built_in_digest())).encode())
     held = requests.not_modified(call, etag)
     if held is not None:
         return held
     pages = list_pages(store, call.project, kind, after=after, limit=limit, selector=selector)
-    return responses.Streamed(responses.stream_array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
+    texts = responses.stream_array(b"resources", _all_shown(call, pages, kind=kind))
+    return responses.Streamed(texts if cache is None else cache.keeping(asked, texts), headers=(etag,))
+
+
+def _list_without_contact(call: Call, query: ListQuery) -> bytes | None:
+    """Return a list that was kept, if the answer is going to be marked as stale."""
+    cache, contact = call.services.cache, call.services.contact
+    return None if cache is None or contact is None or contact.stale_seconds is None else cache.listed(query)
 
 
 @routes.add("GET /v1/resources/{kind}/{name}/references", Subject.PROJECT, Permission.READ)

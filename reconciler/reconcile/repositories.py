@@ -30,7 +30,9 @@ from reconciler.replicas.keeper import WORK, Group
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import LeaseLost, StoreFault
 from reconciler.store.notices import HintBody, NoticeKind
-from reconciler.store.records import AuditRow, Committed, Lease, Record, ResourceChange, SuspensionRow
+from reconciler.store.records import AuditRow, Committed, Record, ResourceChange
+from reconciler.store.replica_records import Lease
+from reconciler.store.repository_records import SuspensionRow
 from reconciler.worker.messages import ProjectRepository
 
 log = logging.getLogger(__name__)
