@@ -1,7 +1,7 @@
 """An estate: every row of a store, whatever its engine, and the copy of one into another.
 
-Left out is what belongs to one engine or one moment: sessions, the key of sealed sign-ins, that traces are to be
-erased, and what replicas tell each other. A backup leaves out the same.
+Data of one engine or one moment is left out, as in a backup: sessions, the key of sealed sign-ins, the mark that traces
+must be erased, and messages between replicas.
 """
 
 import hashlib
