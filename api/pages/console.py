@@ -48,7 +48,7 @@ LISTS = frozenset(path for path, _, _ in SECTIONS)
 
 
 class View:
-    """One look at a page: the visitor's API, the chosen project, the query, and the time."""
+    """One request for a page: the visitor's API, the chosen project, the query, and the time."""
 
     def __init__(self, call: Call, query: Query, *, here: str = "") -> None:
         """Make the view. The query must have been checked. `here` is the path of the page, if it differs from the

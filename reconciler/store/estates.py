@@ -63,7 +63,9 @@ FACTS_OF_ONE = ("flow_key", "traces")  # facts that are not copied
 
 
 class Estate(Protocol):
-    """A store as tables. Reading it sees one moment; what is put into it counts when its context ends, all of it."""
+    """A store as tables. All reads see one moment. Rows that are put into it are stored together when its context
+    ends.
+    """
 
     @property
     def place(self) -> str:
