@@ -389,7 +389,7 @@ class Manager:
         return new.batches, new.records
 
     def _disk_queue(self, project: str, name: str) -> DiskQueue | None:
-        """Return the queue on disk of a destination, of several the accepting one."""
+        """Return the disk queue of a destination; if there are several, the accepting one."""
         queues = [lane.queue for lane in self._present(project, name)]
         return next((queue for queue in queues if isinstance(queue, DiskQueue)), None)
 
