@@ -347,9 +347,8 @@ class World:
         return msgspec.msgpack.decode(ended.routes, type=Routes), tuple(parts)
 
     def render(self) -> list[str]:
-        """Render what is due, and store it; the names of it."""
-        names: list[str] = []
-        is_all = False
+        """Render what is due, and store it; the names of it. On a busy machine one job does not do all."""
+        names, is_all = list[str](), False
         while not is_all:
             parts: list[Changes] = []
             is_all = projections.render_project(RenderJob(self._context()), self.view, emit=parts.append).is_all
