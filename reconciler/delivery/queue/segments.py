@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.delivery.queue.contract import Obituary, Piece, Reason
+from reconciler.delivery.queue.contract import FinalFailure, Piece, Reason
 
 ACKNOWLEDGEMENTS_MAGIC = b"RqAcks\x01\x00"  # the last two bytes are the version
 MOST_ACKNOWLEDGEMENT_BYTES = 64 << 20  # of a file; what the rest says is forgotten
@@ -222,12 +222,12 @@ def scan(region: bytes, start: int, *, mark: int) -> Scanned:
     return Scanned(found, gaps, end, is_short or decode_frame(tail, 0, mark=mark) is not None)
 
 
-# The payload of a dead letter's frame: a length of four bytes, the obituary as JSON, the bytes of the batch.
+# The payload of a dead letter's frame: a length of four bytes, the final failure as JSON, the bytes of the batch.
 
 _LENGTH = struct.Struct("<I")
 
 
-class _WrittenObituary(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class _WrittenFailure(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: Reason
     at: int
     attempts: int
@@ -241,14 +241,14 @@ class _WrittenObituary(msgspec.Struct, frozen=True, rename="camel", omit_default
 class DeadLetterFrame(NamedTuple):
     """The payload of a dead letter's frame."""
 
-    obituary: Obituary
+    final_failure: FinalFailure
     taken_at: int
     payload: bytes
 
 
-def encode_dead_letter(obituary: Obituary, payload: Sequence[Piece], *, taken_at: int) -> list[Piece]:
+def encode_dead_letter(final_failure: FinalFailure, payload: Sequence[Piece], *, taken_at: int) -> list[Piece]:
     """Return the pieces of a frame's payload."""
-    written = msgspec.json.encode(_WrittenObituary(taken_at=taken_at, **obituary._asdict()))
+    written = msgspec.json.encode(_WrittenFailure(taken_at=taken_at, **final_failure._asdict()))
     return [_LENGTH.pack(len(written)) + written, *payload]
 
 
@@ -257,11 +257,11 @@ def decode_dead_letter(data: bytes) -> DeadLetterFrame | None:
     try:
         (length,) = _LENGTH.unpack_from(data)
         begins = _LENGTH.size + length
-        written = msgspec.json.decode(data[_LENGTH.size : begins], type=_WrittenObituary)
+        written = msgspec.json.decode(data[_LENGTH.size : begins], type=_WrittenFailure)
     except (struct.error, msgspec.MsgspecError):
         return None
-    obituary = Obituary(**{name: getattr(written, name) for name in Obituary._fields})
-    return DeadLetterFrame(obituary, written.taken_at, data[begins:])
+    final_failure = FinalFailure(**{name: getattr(written, name) for name in FinalFailure._fields})
+    return DeadLetterFrame(final_failure, written.taken_at, data[begins:])
 
 
 # The header of a segment.
