@@ -60,7 +60,7 @@ class Refusal(NamedTuple):
 
 
 class View:
-    """One look at a page: the visitor's API, the chosen project, the query, and the time."""
+    """One request for a page: the visitor's API, the chosen project, the query, and the time."""
 
     def __init__(self, call: Call, query: Query, *, here: str = "", refusal: Refusal | None = None) -> None:
         """Make the view. The query must have been checked. `here` is the path of the page, if it differs from the

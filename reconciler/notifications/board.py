@@ -95,7 +95,7 @@ TRIES = 20  # of a change, when other replicas change notifications at the same 
 AGAIN_SECONDS = 1.0  # after notifications could not be read
 
 Sees = Callable[[Cause], bool]
-"""Returns True when somebody may see notifications of a cause."""
+"""Returns True if the caller may see notifications of a cause."""
 
 
 class Board:
@@ -228,8 +228,8 @@ class Board:
         )
 
     async def tidy(self) -> None:
-        """Write pending changes, and start alerts that are due. Once for all replicas: resolve what nobody checks any
-        more, and remove notifications that ended long ago.
+        """Write pending changes, and start alerts that are due. Once for all replicas: resolve notifications that no
+        replica checks any more, and remove those that ended long ago.
         """
         owners = self._owners
 

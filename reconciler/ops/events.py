@@ -97,7 +97,7 @@ class Events:
         self._wake()
 
     async def keep(self) -> None:
-        """Compare the rest for as long as there are followers, until cancelled; then every follower is told to end."""
+        """Compare all other facts while there are followers, until cancelled; then every follower is told to end."""
         self._facts, self._notifications = self._found(), self._kept_notifications()
         try:
             while True:

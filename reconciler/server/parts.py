@@ -326,8 +326,8 @@ async def _settle_database(settings: Settings, *, new_store: bool) -> None:
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
-    """Load the directory after the checks of `auth.type`. Of several replicas, one starts after the other here. Raises
-    Refused, StoreFault.
+    """Load the directory after the checks of `auth.type`. Several replicas do this one after another. Raises Refused,
+    StoreFault.
     """
     settings = plan.settings
     async with sign_in.one_at_a_time(store):
