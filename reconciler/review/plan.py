@@ -438,10 +438,17 @@ def committed(tip: PlanTip) -> str:
     return " with uncommitted changes" if tip.worktree else ""
 
 
+def is_comparison(plan: Plan) -> bool:
+    """Decide if a plan merges nothing, but compares a commit with the store."""
+    return plan.head == plan.base and plan.server is not None
+
+
 def moved(plan: Plan, base: str) -> str:
     """Return that the base has commits that the head lacks, or all of the head; empty when neither is so. `base` is its
     name, as the rendering writes it.
     """
+    if is_comparison(plan):
+        return ""
     if not plan.ahead and not plan.head.worktree:
         how = "; with --worktree it plans what is not committed" if plan.server is None else ""
         return f"{base} has every commit of this already, so there is nothing to merge{how}"

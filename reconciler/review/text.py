@@ -253,7 +253,7 @@ def render_text(plan: Plan, *, color: bool, command: str = "") -> Iterator[str]:
 
 def about_lines(plan: Plan) -> Iterator[str]:
     """Yield what is compared with what, and what a reader should know of that."""
-    if plan.head == plan.base and plan.server is not None:
+    if review_plan.is_comparison(plan):
         yield f"  comparing {_tip(plan.head)} with the store\n"
     else:
         yield f"  merging {_tip(plan.head)}{review_plan.committed(plan.head)} into {_tip(plan.base)}\n"

@@ -103,6 +103,7 @@ def test_a_diff_of_a_suspended_repository_shows_what_drifted(scene: Scene) -> No
     same = scene("diff", "telemetry")
     assert (same.code, same.err) == (0, "")
     assert "with the store\n" in same.out
+    assert "nothing to merge" not in same.out
     assert scene("diff", "telemetry", "--detailed-exitcode").code == 0
     assert scene("suspend", "telemetry", "--reason", "an incident").code == 0
     assert scene("apply", "-f", "-", stdin=webhook("of-git", 9443)).code == 0
