@@ -33,6 +33,7 @@ DEPENDANTS = 10
 
 OPEN = 10  # resources of a section that is open; larger ones are folded
 LONG = 20  # lines of a resource that are open
+FEW = 5  # the same where there are many: in a section that is folded, and of one cause
 
 GITHUB = 65_536  # characters of a comment; Gitea takes about as many, GitLab a million
 RESERVE = 1_536  # for what a pipeline adds of its own
@@ -215,6 +216,14 @@ def flow_lines(entry: PlanEntry) -> Iterator[PlanLine]:
         yield PlanLine("#", f"and {counted(len(entry.flows) - MOST_FLOWS, 'more flow')}")
 
 
+def parted_flows(entry: PlanEntry) -> tuple[list[PlanLine], list[PlanLine]]:
+    """Return the lines of flows that are open, and those that are folded: all that end are open."""
+    lines = list(flow_lines(entry))
+    ends = sum(one.change in flows.ENDS for one in entry.flows)
+    most = len(lines) if len(entry.flows) <= OPEN else max(OPEN, ends)
+    return lines[:most], lines[most:]
+
+
 def flow_text(flow: Flow) -> str:
     """One change of delivery as a line."""
     return clean_text(flow.sentence(), LINE)
@@ -370,6 +379,10 @@ class PlanSection(NamedTuple):
     summary: str
     is_open: bool
     groups: tuple[ResourceGroup, ...]
+
+    def open_lines(self, group: ResourceGroup) -> int:
+        """Return how many lines a resource has at most to be open."""
+        return LONG if self.is_open and not group.cause else FEW
 
 
 def sections(plan: Plan) -> Iterator[PlanSection]:
