@@ -460,9 +460,7 @@ def moved(plan: Plan, base: str) -> str:
     """Return that the base has commits that the head lacks, or all of the head; empty when neither is so. `base` is its
     name, as the rendering writes it.
     """
-    if is_comparison(plan):
-        return ""
-    if not plan.ahead and not plan.head.worktree:
+    if not plan.ahead and not plan.head.worktree and not is_comparison(plan):
         how = "; with --worktree it plans what is not committed" if plan.server is None else ""
         return f"{base} has every commit of this already, so there is nothing to merge{how}"
     if not plan.behind:
