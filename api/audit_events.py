@@ -17,8 +17,7 @@ from reconciler.model.principals import Permission
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 
-# Audit events of what people do that no transaction of the store's resources tells of: signing in and out, and looking
-# after queues.
+# Events about actions that change no resource: signing in and out, and handling queues.
 
 log = logging.getLogger(__name__)
 routes = Routes()
@@ -105,16 +104,17 @@ def _wanted(query: requests.Query) -> AuditWanted:
 
 
 def _kind(text: str | None) -> str | None:
-    """The kind as events have it: of resources all forms that paths take."""
+    """Return a kind as events spell it. For a kind of resources, the query may have any form that paths take."""
     found = None if text is None else names.find_kind(text)
     return text if found is None else found.name
 
 
 def _projects(call: Call, project: str | None) -> frozenset[str] | None:
-    """The projects whose events are shown: those within reach of which the caller may read the audit, or this one.
+    """Return the projects whose events are shown: the chosen one, or those within reach whose audit the caller may
+    read.
 
-    An organization admin who chooses no project reads all events, those of the organization among them, which are of
-    the project without a name. Raises `Forbidden` when there is no such project, `NotFound`.
+    An organization admin who chooses no project reads all events. Events of the organization belong to the project
+    without a name. Raises `Forbidden` when there is no such project, `NotFound`.
     """
     reachable = access.reach(call)
     if reachable is None and call.principal.organization_admin:
@@ -129,7 +129,7 @@ def _projects(call: Call, project: str | None) -> frozenset[str] | None:
 
 
 def _instant(text: str) -> str:
-    """An instant as the store keeps them, which are compared as text. Raises ValueError."""
+    """Return an instant in the store's form, since instants are compared as text. Raises ValueError."""
     match = _INSTANT.fullmatch(text)
     if match is None:
         raise ValueError("is not an instant in UTC such as 2026-11-21T08:00:00Z.")
@@ -137,7 +137,7 @@ def _instant(text: str) -> str:
 
 
 def _place(text: str) -> AuditPlace:
-    """The place of an event. Raises ValueError."""
+    """Return the place of an event. Raises ValueError."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise ValueError("is not the id of an event.")

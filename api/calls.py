@@ -64,7 +64,7 @@ class Provider(Protocol):
         """Return the URL to sign out there as well, if there is one."""
 
     async def close(self) -> None:
-        """Ask it nothing more."""
+        """Close the client; no request follows."""
 
 
 class Outbox(Protocol):
@@ -155,8 +155,8 @@ class Subject(Enum):
     """The subject of an operation, in which the caller needs a permission."""
 
     PUBLIC = auto()  # no credential is asked for
-    KNOWN = auto()  # whoever is known may: it is about themselves, or the handler judges each thing that it names
-    REACH = auto()  # every project within reach, or the chosen one: what is shown is what may be seen
+    KNOWN = auto()  # any known caller: it is about the caller, or the handler judges each named thing
+    REACH = auto()  # every project within reach, or the chosen one: the answer shows only what the caller may see
     ORGANIZATION = auto()
     PROJECT = auto()  # the chosen one
     NAMED_PROJECT = auto()  # the one in the path
@@ -184,8 +184,8 @@ class Answering(Protocol):
 
 
 class Caller(NamedTuple):
-    """Somebody who asks. `directory` is the one by which they were recognised; `session` is a browser's, and None for
-    whoever shows a credential.
+    """The caller of a request. `directory` is the directory in which they were found. `session` is that of a browser,
+    and None if the request has a credential.
     """
 
     principal: Principal
@@ -206,11 +206,11 @@ class Call:
     named: dict[bytes, bytes] = field(init=False)  # to see which headers there are; of one that is repeated, the last
     endpoints: Mapping[str, Answering] = field(default_factory=dict)  # every path that is served with this one
     caller: Caller | None = None  # None on the paths that need no credential
-    passed_on: PeerRequest | None = None  # by another replica, whose client asked
+    passed_on: PeerRequest | None = None  # set if another replica passed the request on
     operation: Operation | None = None
-    project: str = ""  # that it is about, once that was judged
-    counted_as: str = ""  # the caller's name while it counts as under way
-    is_hidden: bool = False  # answered with a 404 that does not tell what exists
+    project: str = ""  # the project of the request, once it is judged
+    counted_as: str = ""  # the caller's name while the request counts as in progress
+    is_hidden: bool = False  # the answer is a 404 that does not reveal if the thing exists
 
     def __post_init__(self) -> None:
         self.headers = self.scope["headers"]
@@ -218,7 +218,7 @@ class Call:
 
     @property
     def principal(self) -> Principal:
-        """The caller, who was recognised."""
+        """The caller, once recognised."""
         assert self.caller is not None
         return self.caller.principal
 
@@ -240,11 +240,11 @@ class Call:
 
     @property
     def directory(self) -> Directory:
-        """Everybody, as of now."""
+        """The present directory."""
         return self.services.accounts.directory
 
     def header(self, name: bytes) -> list[bytes]:
-        """Every value of a header; `name` is in lower case."""
+        """Return every value of a header; `name` is in lower case."""
         return [value for key, value in self.headers if key == name] if name in self.named else []
 
     async def amend(self, decide: Callable[[Directory], Amendment]) -> None:

@@ -110,7 +110,7 @@ async def replay(call: Call) -> Response:
 
 @routes.add("POST /v1/destinations/{name}/delivery/discard", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def discard(call: Call) -> Response:
-    """Discard its queue, its dead letters or one of them, or both."""
+    """Discard the queue of a destination, its dead letters, both, or one dead letter."""
     name = _name(call)
     body = await requests.read_object(call, known=("what", "batch"), parameters=PARAMETERS)
     what = body.choice("what", WHAT, required=True)
@@ -204,7 +204,7 @@ def _name(call: Call) -> str:
 async def _counted(
     call: Call, name: str, done: str, steps: AsyncIterator[tuple[int, int]], asked: dict[str, object]
 ) -> Part:
-    """Do the steps, and record the finished ones in the audit even if a later step fails."""
+    """Do the steps. Record the finished ones in the audit even if a later step fails."""
     total = {"batches": 0, "records": 0}
     try:
         async for batches, records in steps:

@@ -61,11 +61,13 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                # The revision is looked up now: whatever the answer shows was read before.
+                # The revision is read now, after everything that the answer shows.
                 revision = (b"x-revision", b"%d" % services.revision)
                 own = [(b"x-request-id", call.request.encode()), revision]
-                if stale is not None:
-                    own.append((b"x-stale", b"%d" % stale))
+                # Contact that is lost meanwhile counts too: the answer may be from memory after all.
+                lost = stale if contact is None or contact.stale_seconds is None else contact.stale_seconds
+                if lost is not None:
+                    own.append((b"x-stale", b"%d" % lost))
                 message["headers"] = [*message.get("headers", ()), *own, *headers]
             elif scope["method"] == "HEAD":
                 message["body"] = b""
@@ -87,7 +89,7 @@ class Edge:
                 call.project, call.is_hidden = exception.project, True
             problem = errors.problem_of(exception, request=call.request)
             if status:
-                raise  # it is sent; the server cuts the connection, so that the client sees that it broke off
+                raise  # the head is sent: the server cuts the connection, so that the client sees the incomplete answer
             await endpoint.style.failure(call, problem)(scope, receive, send_on)
         finally:
             if call.counted_as:
@@ -114,7 +116,7 @@ async def _admit(call: Call, endpoint: Endpoint) -> None:
     if is_write and (b"origin" in call.named or b"sec-fetch-site" in call.named):
         auth.check_origin(call)
     shown = auth.shown_credentials(call)
-    # A cookie, which a browser adds by itself, counts where nothing else is shown.
+    # The session of a cookie counts only without other credentials.
     if has_cookie and not any(shown) and call.services.anybody is None:
         call.caller = await auth.browser(call)
         if is_write and call.caller is not None:
@@ -124,7 +126,7 @@ async def _admit(call: Call, endpoint: Endpoint) -> None:
     if is_write and has_cookie:
         types = [value.partition(b";")[0].strip().lower() for value in call.header(b"content-type")]
         if types != [b"application/json"]:
-            # Another site's form can send any other type, and a browser adds the cookie by itself.
+            # A form of another site can send any other type, and the browser adds the cookie.
             raise errors.UnknownType("A write that carries a cookie must say `Content-Type: application/json`.")
     _enter(call)
 

@@ -89,14 +89,14 @@ class Forbidden(Problem):
 
 
 class NotFound(Problem):
-    """There is no such thing, or none that the caller may know of."""
+    """The thing does not exist, or the caller may not know that it does."""
 
     status, code = 404, ErrorCode.NOT_FOUND
 
 
 class Hidden(NotFound):
-    """The thing exists and the caller may not know of it: the answer is that of a missing one, and the audit counts a
-    refusal. `project` is the project of the thing; empty where the path says it.
+    """The thing exists, but the caller may not know it. The answer is the same as for a missing thing, and the audit
+    counts a refusal. `project` is the project of the thing, or empty if the path names it.
     """
 
     def __init__(self, sentence: str, *, code: ErrorCode = ErrorCode.NOT_FOUND, project: str = "") -> None:
@@ -114,7 +114,7 @@ class MethodNotAllowed(Problem):
 
 
 class Conflict(Problem):
-    """The request is fine, and does not fit what is there."""
+    """The request is valid, but conflicts with the present state."""
 
     status, code = 409, ErrorCode.CONFLICT
 
@@ -126,7 +126,7 @@ class TooLarge(Problem):
 
 
 class UnknownEncoding(Problem):
-    """The body is compressed, or not as this path takes it."""
+    """The body has an encoding that this path does not accept."""
 
     status, code = 415, ErrorCode.UNSUPPORTED_ENCODING
 
@@ -135,7 +135,7 @@ class UnknownEncoding(Problem):
 
 
 class UnknownType(Problem):
-    """The body does not say that it is what this path takes."""
+    """The body has a media type that this path does not accept, or none."""
 
     status, code = 415, ErrorCode.UNSUPPORTED_TYPE
 
@@ -147,18 +147,18 @@ class TooMany(Problem):
 
 
 class Unavailable(Problem):
-    """The request is fine, and there is no room for it now; later the same request may pass."""
+    """The request is valid, but the service cannot handle it now; the same request may pass later."""
 
     status, code = 503, ErrorCode.UNAVAILABLE
 
 
 def retry_after(seconds: float) -> Header:
-    """When to try again, in whole seconds and never at once (RFC 9110, 10.2.3)."""
+    """Return the header `Retry-After`, in whole seconds, at least one (RFC 9110, 10.2.3)."""
     return b"retry-after", b"%d" % max(1, math.ceil(seconds))
 
 
 def as_json(problem: Problem) -> Response:
-    """The error response of the interface, as an answer."""
+    """Return the error response of the interface, as an answer."""
     body = error_codes.body(problem.sentences, problem.code)
     return json_answer(body, status=problem.status, headers=problem.headers)
 
@@ -186,7 +186,7 @@ TABLE: Mapping[type[Exception], Row] = {
     Suspended: Row(409, ErrorCode.REPOSITORY_SUSPENDED),
     NotHeld: Row(409, ErrorCode.NOTHING_HELD),
     worker_process.Busy: Row(429, ErrorCode.TOO_MANY_REQUESTS, BUSY_SECONDS),
-    # A full disk or a busy project is no fault of the program: the sentence says all that there is to know.
+    # A full disk or a busy project is no fault of the program, so nothing is logged: the sentence says everything.
     Locked: Row(503, ErrorCode.PROJECT_BUSY, BUSY_SECONDS, logging.WARNING),
     StoreFault: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
     CutOff: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS),  # which is logged when it begins
@@ -204,11 +204,11 @@ TABLE: Mapping[type[Exception], Row] = {
     contract.NotTaken: Row(503, ErrorCode.UNAVAILABLE, BUSY_SECONDS),
     Exception: Row(500, ErrorCode.INTERNAL, log=logging.CRITICAL, sentence=FAILED),
 }
-"""The nearest class decides; Transient has no line of its own, so that what else failed outside is a 500."""
+"""The row of the nearest base class counts. Transient has no row, so any other failure outside is a 500."""
 
 
 def problem_of(exception: Exception, *, request: str) -> Problem:
-    """The answer to an exception that ended a request; `request` is the id that is also in the log."""
+    """Return the answer to an exception that ended a request; `request` is the id that is also in the log."""
     if isinstance(exception, Problem):
         return exception
     row = TABLE[next(kind for kind in type(exception).__mro__ if kind in TABLE)]

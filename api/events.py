@@ -25,7 +25,7 @@ CONTENT_TYPE = (b"content-type", b"text/event-stream")
 UNBUFFERED = (b"x-accel-buffering", b"no")  # nginx sends each event at once
 MOST = 256  # streams: half of the connections
 MOST_OF_ONE = 16  # streams of one caller: half of their requests under way
-AGAIN_SECONDS = 5.0  # after which a stream that finds all taken may be tried again
+AGAIN_SECONDS = 5.0  # after which a refused stream may be tried again
 CHECK_SECONDS = 2.0  # between two checks whether the caller may still read
 BEAT_SECONDS = 15.0  # between two signs of life
 PAUSE_SECONDS = 0.2  # between two batches of events
@@ -34,7 +34,7 @@ RETRY = b"retry: 2000\n"  # milliseconds, after which a browser comes again
 
 @routes.add("GET /v1/events", Subject.REACH, Permission.READ)
 async def stream(call: Call) -> Response:
-    """Stream the events within reach, after the one that the caller got last."""
+    """Stream the events within the caller's reach, after the last one that the caller got."""
     query = requests.Query(call.query, known=PARAMETERS, strict=False)
     query.check()
     # A browser that comes again repeats the first URL, and says in the header where it is now.
@@ -76,14 +76,12 @@ async def _texts(call: Call, after: str | None) -> AsyncGenerator[bytes, None]:
 
 
 def _position(call: Call, number: int) -> bytes:
-    """Return the end of a message: from here the next stream goes on."""
+    """Return the end of a message: its id, from which the next stream continues."""
     return b"id: %b\n\n" % call.services.events.id_of(number).encode()
 
 
 def _still_seen_by(call: Call) -> Sees | None:
-    """Return what `_seen_by` does now; None if the credential or the permission of the caller has ended, or nobody
-    knows if it has.
-    """
+    """Return the present result of `_seen_by`; None if the caller's credential or permission has ended, or may have."""
     try:
         auth.again(call)
         return _seen_by(call)

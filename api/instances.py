@@ -1,7 +1,7 @@
-"""Operations that each replica does for itself, of all replicas in one answer.
+"""Operations that each replica does for itself, combined in one answer.
 
-Each instance has queues of its own. The replica that is asked calls the others, each for its own part, and says in
-`instances` who answered, and why somebody did not. On one machine an answer is the part alone.
+Each instance has queues of its own. The replica that gets the request asks each other one for its part. `instances` in
+the answer says which ones answered, and why others did not. On one machine an answer is the part alone.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ AGAIN_SECONDS = 5.0  # after which an instance may answer again
 Part: TypeAlias = dict[str, Any]
 Own = Callable[[], Awaitable[Part]]
 Merge = Callable[[Sequence[tuple[str, Part]]], Part]
-"""Makes one part of those of several instances, of which each has its name."""
+"""Merges the parts of several instances into one; each part comes with the name of its instance."""
 
 
 class Reply(NamedTuple):
@@ -38,11 +38,11 @@ class Reply(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """True if the instance knows nothing of what was asked for."""
+        """True if the instance does not know the requested thing."""
         return self.problem is not None and self.problem.code is ErrorCode.DESTINATION_NOT_FOUND
 
     def told(self) -> dict[str, str | None]:
-        """Return what the answer says of it in `instances`."""
+        """Return the instance's entry in `instances`."""
         said = None if self.problem is None or self.is_unknown else " ".join(self.problem.sentences)
         return {PARAMETER: self.instance, "problem": said}
 
@@ -55,8 +55,8 @@ def instance_of(call: Call, *, strict: bool = False) -> str | None:
 
 
 async def read(call: Call, own: Own, merge: Merge, *, query: Mapping[str, object] | None = None) -> Part:
-    """Return the parts of all instances, which are asked at once, or that of the one that the query chooses. `query` is
-    passed on.
+    """Return the merged parts of all instances, which are asked at the same time, or the part of the chosen one.
+    `query` is passed on.
     """
     peers, chosen = call.peers, _chosen(call, instance_of(call))
     if peers is None or _is_alone(peers, chosen):
@@ -68,8 +68,8 @@ async def read(call: Call, own: Own, merge: Merge, *, query: Mapping[str, object
 
 
 async def act(call: Call, own: Own, merge: Merge, *, instance: str | None, body: object = None) -> Part:
-    """Have all instances do something, one after the other, or this one. An instance that fails stops no other one.
-    Without contact to the database nothing is done: it could not be recorded. Raises `CutOff`.
+    """Let the chosen instance do something, or all of them, one after another. If one fails, the others still act.
+    Without contact to the database nothing is done, because it could not be recorded. Raises `CutOff`.
     """
     if call.services.contact is not None:
         call.services.contact.check_write()
@@ -85,7 +85,7 @@ async def act(call: Call, own: Own, merge: Merge, *, instance: str | None, body:
 
 
 def _is_alone(peers: Peers, chosen: Peer | str | None) -> bool:
-    """Return True if the answer is the part of this replica."""
+    """Return True if this replica's part is the whole answer."""
     return chosen == peers.name or (chosen is None and not peers.others() and not peers.missing())
 
 
@@ -100,7 +100,7 @@ MISSING = (
 
 
 def _chosen(call: Call, instance: str | None) -> Peer | str | None:
-    """Return another replica, or the name of this one: what another one passes on is always for this one. Raises
+    """Return another replica, or the name of this one. A request that was passed on is always for this one. Raises
     `NotFound`.
     """
     peers = call.peers
@@ -119,7 +119,7 @@ async def _own(call: Call, peers: Peers, own: Own) -> Reply:
         return Reply(peers.name, await own())
     except ClientDisconnect:
         raise
-    except Exception as exception:  # the parts of others are told nevertheless
+    except Exception as exception:  # the parts of the others are still shown
         return Reply(peers.name, problem=errors.problem_of(exception, request=call.request))
 
 
@@ -172,8 +172,8 @@ def _answered(reply: Reply) -> Part:
 
 
 def _merged(replies: Sequence[Reply], merge: Merge) -> Part:
-    """Return one answer, sorted by names. If nobody has a part, raise why: a failure tells more than that others know
-    nothing.
+    """Return one answer, sorted by names. If no instance has a part, raise the reason: a failure comes before `not
+    found`.
     """
     replies = sorted(replies, key=lambda one: one.instance)
     found = [(one.instance, one.part) for one in replies if one.part is not None]

@@ -20,11 +20,11 @@ from reconciler.model.principals import Permission
 # The answers of `/v1/logs`: messages of OTLP or, for a failure, a `google.rpc.Status`, in the request's encoding.
 
 TYPES = {models.PROTOBUF.encode(): False, models.JSON.encode(): True}
-"""Return True if a media type is JSON, of those that there are."""
+"""The accepted media types; True for JSON."""
 
 
 class Message(Content):
-    """An answer of OTLP: senders of single records pay for little else."""
+    """An answer of OTLP. It is kept cheap, because a request may carry a single record."""
 
     def __init__(self, answer: OtlpAnswer, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
         super().__init__(answer.body, media_type=answer.media_type.encode(), status=status, headers=headers)
@@ -70,9 +70,9 @@ LATE = partial(errors.Unavailable, after=FULL_SECONDS, headers=requests.CLOSE)
 KNOWN = frozenset({"", "identity", *encodings.DECODERS})  # values of Content-Encoding
 LARGE = "The body is over {} bytes; send the records in several requests."
 FULL = "Too many log records are being taken in at this moment; try again."
-MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # how what is compressed begins
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # the first bytes of a compressed body
 BEGINNINGS = tuple(MAGIC)
-# Of what was read: that it was costs the sender.
+# Refusals of a body that was read. The sender is charged for the reading.
 REFUSALS = (MalformedRequest, RequestTooLarge, errors.TooLarge)
 PATH = "/v1/logs"
 LOG_TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
@@ -111,7 +111,7 @@ async def take(call: Call) -> Response:
         _wait(services.rates.take(sender, logs.records or 1, now=monotonic()))
         taking = services.deliveries.take(call.project, logs)
         if services.deliveries.sends_at_once(call.project):
-            # Who waits for an endpoint and goes away sends all of it again: nobody needs the answer to this.
+            # A sender that goes away sends the whole request again, so the work can be cancelled.
             taking = responses.unless_gone(call.receive, taking)
         return taken_message(await taking, json=json)
     finally:
@@ -129,7 +129,7 @@ class HeldBytes:
         self.change(size)
 
     def change(self, size: int) -> None:
-        """Hold so many bytes instead. Raises `Unavailable`."""
+        """Change the number of held bytes. Raises `Unavailable`."""
         if size != self.size:
             if not self.room.change(self.sender, self.size, size):
                 raise errors.Unavailable(FULL, after=FULL_SECONDS)
@@ -155,8 +155,8 @@ def _encoding(call: Call) -> str:
 
 
 def _refuse_compressed(body: bytes) -> None:
-    """Of a body that names no encoding. Asked before it is read: to protobuf, what zstd writes in front of a short text
-    may be fields that it passes over, or all of a request without records. Raises `Malformed`.
+    """Raise MalformedRequest for a compressed body without a Content-Encoding. This must precede the parser: to
+    protobuf, the first bytes of zstd may be unknown fields, or a whole request without records.
     """
     if body.startswith(BEGINNINGS):
         encoding = next(name for magic, name in MAGIC.items() if body.startswith(magic))
@@ -164,7 +164,9 @@ def _refuse_compressed(body: bytes) -> None:
 
 
 def body_length(call: Call, *, most: int) -> int:
-    """Return how many bytes the body may have: as many as it says, else the most. Raises `BadRequest`, `TooLarge`."""
+    """Return the most bytes that the body may have: its Content-Length, or the limit without one. Raises `BadRequest`,
+    `TooLarge`.
+    """
     value = call.named.get(b"content-length")
     return most if value is None else requests.check_length(value, most=most, large=LARGE)
 

@@ -14,14 +14,14 @@ from reconciler.notifications.models import Cause, NotificationScope, UserStatus
 
 routes = Routes()
 
-# Notifications: what somebody should know of the service, and what each person did with it.
+# Notifications, and what each person did with them.
 #
-# What concerns a project is seen by whoever may read it, and what names its keys by whoever manages them; what concerns
-# the organization, by its admins, whichever project they choose; what concerns one person, by that person. All else
-# does not exist for whoever asks.
+# Callers who may read a project see its notifications; those that name its keys are for callers who manage the keys.
+# Organization admins see those of the organization, whichever project they choose. A notification about one person is
+# for that person only. All other callers get `not found`.
 
 LIST_PARAMETERS = frozenset({"limit", "after"})
-# The id is not repeated: it is any text that somebody put into a path.
+# The sentence does not repeat the id, because the path may have any text.
 MISSING = "There is no such notification; GET /v1/api/notifications lists those that are kept."
 
 
@@ -82,16 +82,16 @@ def seen_by(call: Call) -> Sees:
 
 
 def _person(call: Call) -> str | None:
-    """By what name a person's statuses are kept; None for a key."""
+    """Return the name under which a person's statuses are stored; None for a key."""
     return call.principal.name if call.principal == LOCAL else call.principal.user
 
 
-# Alerts: trying whether one arrives.
+# Test alerts.
 
 
 @routes.add("POST /v1/alerts/test", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def send_test_alert(call: Call) -> Response:
-    """Send a test alert to one target or to all, and tell whether it was taken."""
+    """Send a test alert to one target or to all, and answer with the result."""
     body = await requests.read_object(call, known=("target",))
     target = body.text("target")
     body.check()

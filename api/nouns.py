@@ -50,9 +50,7 @@ async def live(_call: Call) -> Response:
 
 @routes.add("GET /readyz", Subject.PUBLIC)
 async def ready(call: Call) -> Response:
-    """Answer if the service can be used: the store is open, and the last good resources are served. Remotes do not
-    matter.
-    """
+    """Answer if the service can be used: the store answers, and its resources are served. Remotes do not matter."""
     contact = call.services.contact
     if contact is not None and contact.stale_seconds is not None:
         raise errors.Unavailable("The database does not answer this replica.", code=ErrorCode.STORE_UNAVAILABLE)

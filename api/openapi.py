@@ -28,7 +28,7 @@ COMPONENTS = "#/components/schemas/"
 DEFINITIONS = "#/$defs/"
 NULL: Object = {"type": "null"}
 OF_VALIDATORS = frozenset({"$id", "$schema", "$defs", "errorMessage", "dependentSchemas"})
-"""Members of the schemas that no generator knows."""
+"""Members of the schemas that client generators do not know."""
 
 
 @routes.add("GET /openapi.json", Subject.PUBLIC)

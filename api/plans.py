@@ -24,8 +24,8 @@ LIST_PARAMETERS = frozenset({"repository", "limit"})
 LARGEST_PAGE = 10_000  # plans, as of runs, although fewer are kept
 PAGE = 100  # plans, when no limit is given
 STATUSES_AT_ONCE = 100
-AGAIN_SECONDS = 5.0  # until a plan that there was no room for may be asked for again
-LOOK_AGAIN_SECONDS = 30.0  # until a remote that did not answer may be
+AGAIN_SECONDS = 5.0  # until a plan that found no room may be requested again
+LOOK_AGAIN_SECONDS = 30.0  # until a plan may be requested again whose remote did not answer
 OF_COMMITS = frozenset(
     {
         RepositoryState.BRANCH_MISSING,
@@ -64,7 +64,7 @@ async def list_all(call: Call) -> Response:
     elsewhere = await replicas.ask_others(call, replicas.asked_path(call))
     for body in elsewhere.values():
         heads += map(bytes, msgspec.json.decode(body, type=_Plans).plans)
-    # Not by id: ids of one millisecond have no order, and plans of one replica already have theirs.
+    # Not by id: ids of one millisecond have no order, and the plans of one replica are in order already.
     heads.sort(key=lambda head: msgspec.json.decode(head, type=_Made).created_at, reverse=True)
     return Json(responses.json_array(b"plans", heads[:limit]))
 
@@ -94,7 +94,7 @@ async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
     try:
         return await call.services.reviewing.plan(asked)
     except kept_plans.UnknownProposal:
-        raise repositories.missing() from None  # it went while its plan waited
+        raise repositories.missing() from None  # the repository was removed while its plan waited
     except ProposalNotFound as problem:
         raise errors.NotFound(problem.message) from problem
     except kept_plans.Unmergeable as problem:
@@ -108,7 +108,9 @@ async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
 
 
 def _refusal(fault: GitFault) -> errors.Problem:
-    """A fault of what the commits hold is for whoever proposes or follows to mend; any other may pass."""
+    """Return the error for a fault of git. A fault in the content of a commit needs a correction; any other may
+    pass.
+    """
     if fault.of_head or fault.state in OF_COMMITS:
         return errors.Conflict(fault.message, code=ErrorCode.COMMIT_REFUSED)
     after = fault.retry_after or LOOK_AGAIN_SECONDS

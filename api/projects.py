@@ -67,7 +67,7 @@ async def set_member(call: Call) -> Response:
 
 @routes.add("DELETE /v1/projects/{name}/members/{user}", Subject.NAMED_PROJECT, Permission.MANAGE_MEMBERS)
 async def remove_member(call: Call) -> Response:
-    """Take somebody's role in a project away."""
+    """Remove a person from a project."""
     requests.none_known(call.query)
     name, project = call.parameters["user"], call.project
     await call.amend(lambda directory: changes.remove_member(directory, project=project, name=name))
@@ -82,7 +82,7 @@ def _member(name: str, role: Role) -> dict[str, object]:
     return {"user": name, "role": role}
 
 
-# Invitations to a project: made, with a code that is shown once or for an e-mail address; listed; withdrawn.
+# Invitations to a project: creating one, with a code that is shown once or for an e-mail address; listing; withdrawing.
 
 MEMBERS = ("role", "email", "expiry")
 NO_PROVIDER = (
@@ -97,7 +97,7 @@ CLAIMS_DECIDE = (
 
 @routes.add("GET /v1/projects/{name}/invitations", Subject.NAMED_PROJECT, Permission.MANAGE_MEMBERS)
 async def list_invitations(call: Call) -> Response:
-    """List the invitations to a project that were not used."""
+    """List the unused invitations to a project."""
     now = rfc3339(call.services.clock())
     found = changes.waiting_invitations(call.directory, now=now, project=call.project)
     return json_answer({"invitations": [_shown_invitation(one) for one in found]})
@@ -129,7 +129,7 @@ async def withdraw_invitation(call: Call) -> Response:
 
 
 def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
-    """The invitation that a body asks for, of the project in the path. Raises `BadRequest`."""
+    """Return the requested invitation to the project in the path. Raises `BadRequest`."""
     role = body.choice("role", list(Role), required=True)
     email, lasts, longest = "", changes.CODE_LASTS, changes.LONGEST_CODE
     if (address := body.text("email")) is not None:
@@ -151,7 +151,7 @@ def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
 
 
 def _shown_invitation(invitation: Invitation) -> dict[str, object]:
-    """All but the code."""
+    """Return an invitation as JSON shows it, without the code."""
     return {
         "id": invitation.id,
         "project": invitation.project,
@@ -163,10 +163,10 @@ def _shown_invitation(invitation: Invitation) -> dict[str, object]:
     }
 
 
-# API keys: made and shown once, listed without what is secret, revoked.
+# API keys: creating one, which is shown once; listing without secrets; revoking.
 #
-# A key belongs to a person, or to a project or the organization. People manage their own; admins make the others, and
-# see and revoke all keys of what they administer.
+# A key belongs to a person, a project or the organization. People manage their own keys. Admins create the others, and
+# see and revoke all keys of the projects that they administer.
 
 API_KEY_MEMBERS = ("name", "project", "role", "scopes", "expiry", "personal")
 NO_KEYS_BY_KEYS = "A key makes no keys, so that whoever finds one cannot stay: a person makes them, or SERVICE_API_KEY."
@@ -186,7 +186,7 @@ async def list_keys(call: Call) -> Response:
 
 @routes.add("POST /v1/api-keys", Subject.KNOWN)
 async def create_key(call: Call) -> Response:
-    """Make a key, which nobody sees again."""
+    """Create a key. Only this answer shows it."""
     key, text = await make_key(call, await requests.read_object(call, known=API_KEY_MEMBERS))
     return json_answer({"apiKey": {**_shown_key(key), "key": text}}, status=201)
 
@@ -200,7 +200,7 @@ async def revoke_key(call: Call) -> Response:
 
 
 async def make_key(call: Call, body: Members) -> tuple[Key, str]:
-    """Make the key that somebody asks for; with the key itself, which nobody sees again.
+    """Create the requested key. Return it with the secret, which is not stored.
 
     Raises `BadRequest`, `NotFound`, `Forbidden`, and what refuses the change.
     """
@@ -213,7 +213,7 @@ async def make_key(call: Call, body: Members) -> tuple[Key, str]:
     body.check()
     if key.owner is None and body.value.get("personal") is True:
         raise errors.Forbidden(f"A personal key is of a person, and {principal.name} is none.")
-    access.reach(call)  # what is wrong with the chosen project comes first
+    access.reach(call)  # errors of the chosen project come first
     if key.project is not None:
         access.reached(call, key.project)
     if key.owner is None:
@@ -235,7 +235,7 @@ async def end_key(call: Call, identifier: str) -> None:
 
 
 def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
-    """The key that a body asks for: of the chosen project, unless it says `"project": null`."""
+    """Return the requested key. It belongs to the chosen project, unless the body says `"project": null`."""
     name = body.text("name", required=True)
     role = body.choice("role", list(Role), required=True)
     scopes = body.choices("scopes", list(Scope))
@@ -275,21 +275,21 @@ def _may_manage(call: Call, project: str | None) -> bool:
 
 
 def _check_may_manage(call: Call, project: str | None) -> None:
-    """Of a project within reach, or the organization. Raises `Forbidden`."""
+    """Check that the caller may manage the keys of a project within reach, or of the organization. Raises
+    `Forbidden`.
+    """
     if not _may_manage(call, project):
         whose = "the organization" if project is None else f"the project {project}"
         raise errors.Forbidden(f"{call.principal.name} may not manage the keys of {whose}.")
 
 
 def visible(call: Call) -> list[Key]:
-    """The keys that whoever asks may manage, their own among them, of the projects that they mean, by their ids: the
-    oldest first.
-    """
+    """Return the keys that the caller may manage, including their own, in the chosen projects: the oldest first."""
     return [key for key in _reachable(call) if _is_own(call, key) or _may_manage(call, key.project)]
 
 
 def _reachable(call: Call) -> list[Key]:
-    """The keys of the projects that whoever asks means; an organization admin who chooses none means every key."""
+    """Return the keys of the caller's chosen projects; for an organization admin without a choice, every key."""
     reachable = access.reach(call)
     found = sorted(call.directory.keys.values(), key=lambda key: key.id)
     if reachable is not None:
@@ -303,7 +303,7 @@ def _is_own(call: Call, key: Key) -> bool:
 
 
 def _shown_key(key: Key) -> dict[str, object]:
-    """All but the key itself."""
+    """Return a key as JSON shows it, without the secret."""
     return {
         "id": key.id,
         "name": key.name,

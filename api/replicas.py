@@ -27,7 +27,7 @@ from reconciler.replicas.tokens import BadToken, PeerPrincipal
 
 # Receiving.
 
-LOOKS, LOOK_SECONDS = 20, 0.05  # for a caller whom the sender's directory knows already
+LOOKS, LOOK_SECONDS = 20, 0.05  # until this replica knows a caller whom the sender knows already
 GONE = "Your access ended a moment ago."
 
 
@@ -109,7 +109,7 @@ PASSED_BACK = frozenset({b"etag", b"retry-after", b"www-authenticate", b"allow"}
 READING = frozenset({"GET", "HEAD"})
 READ_SECONDS = 2.0  # for a holder; then the store answers
 ULID = re.compile(r"[0-9A-Z]{26}")  # in a path that others are asked for
-AGAIN_SECONDS = 5.0  # until a repository has a holder again, in most cases
+AGAIN_SECONDS = 5.0  # in which a repository usually gets a holder again
 
 
 async def pass_on(call: Call, peers: Peers, peer: Peer, *, body: bytes = b"", seconds: float = SECONDS) -> Response:
@@ -132,7 +132,7 @@ async def pass_on(call: Call, peers: Peers, peer: Peer, *, body: bytes = b"", se
 
 
 def note_revision(call: Call, headers: Iterable[Header]) -> int:
-    """Have the answer to the call tell no older revision than that of another replica, which is returned."""
+    """Return the revision of another replica's answer, and give the call's own answer at least this revision."""
     told = [int(value) for name, value in headers if name == b"x-revision" and value.isdigit()]
     if (following := call.services.following) is not None:
         following.told = max(following.told, *told, 0)
@@ -140,19 +140,19 @@ def note_revision(call: Call, headers: Iterable[Header]) -> int:
 
 
 async def _know(call: Call, headers: Iterable[Header]) -> None:
-    """Wait a moment until this replica knows what the answer shows, for clients that send no revision back."""
+    """Wait a moment until this replica knows the revision, for clients that do not send it back."""
     revision = note_revision(call, headers)
     if call.services.following is not None:
         await call.services.following.knows(revision)
 
 
 def named(peers: Peers, name: str | None) -> Peer | None:
-    """Return the other replica of this name, if it lives and has an address."""
+    """Return the living replica of this name that has an address, or None."""
     return next((one for one in peers.others() if one.name == name), None)
 
 
 def at_holder(handler: Handler) -> Handler:
-    """Have an operation of the repository in the path answered by the replica that follows it.
+    """Let the replica that follows the repository in the path answer an operation.
 
     If that replica does not answer, a read is answered from the store, and a write gets 503, as one without contact to
     the database does.
@@ -191,8 +191,8 @@ def at_holder(handler: Handler) -> Handler:
 async def ask_others(
     call: Call, path: str, *, seconds: float = READ_SECONDS, among: Iterable[str] | None = None
 ) -> dict[str, bytes]:
-    """Return the bodies of the answers of other replicas to a read with this path, by their names: all of them, or
-    those `among`. One that does not answer 200 in time is left out.
+    """Return the bodies of other replicas' answers to a read of this path, by replica: of all of them, or those in
+    `among`. A replica that does not answer 200 in time is left out.
     """
     peers = call.peers
     if peers is None:

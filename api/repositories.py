@@ -25,18 +25,20 @@ from reconciler.ops.events import Topic
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.review import kept_plans
 from reconciler.store.contract import StoreFault
-from reconciler.store.records import Held
+from reconciler.store.repository_records import Held
 
 routes = Routes()
 
 HELD_SHOWN = 100  # resources whose deletion is held
 
-# Watched repositories: what is known of them, and asking for a run.
+# Watched repositories: their state, and requests for runs.
 
 
 @routes.add("GET /v1/repositories", Subject.REACH, Permission.READ)
 async def list_all(call: Call) -> Response:
-    """List the repositories within reach by name. For another replica, only those that this one follows."""
+    """List the repositories within reach by name. A request of another replica gets only those that this one
+    follows.
+    """
     repositories, projects = call.services.repositories, access.reach(call)
     every = repositories.reconcilers() if call.passed_on is None else repositories.followed()
     found = [one for one in every if access.is_within(projects, one.watched.project)]
@@ -54,7 +56,7 @@ class _Name(msgspec.Struct):
 
 
 async def _followed_elsewhere(call: Call, names: Sequence[str]) -> dict[str, bytes]:
-    """Return the repositories that other replicas follow, as these show them."""
+    """Return the repositories that other replicas follow, as those replicas show them."""
     repositories = call.services.repositories
     holders = {repositories.holder(name) or "" for name in names if not repositories.follows(name)}
     if not holders:
@@ -67,7 +69,9 @@ async def _followed_elsewhere(call: Call, names: Sequence[str]) -> dict[str, byt
 @routes.add("GET /v1/repositories/{name}", Subject.REPOSITORY, Permission.READ)
 @replicas.at_holder
 async def get(call: Call) -> Response:
-    """Show one repository; with `wait`, once it is not what the caller has, or changed since the request."""
+    """Show one repository. With `wait`, answer when it differs from what the caller has, or changed since the
+    request.
+    """
     seconds = requests.wait_seconds(call)
     work = _changed(call, seconds=seconds)
     return await (responses.unless_gone(call.receive, work) if seconds else work)
@@ -78,7 +82,7 @@ async def _changed(call: Call, *, seconds: float) -> Response:
     until, first = clock() + seconds, None
     with events.followed_by(call.principal.name):
         while True:
-            number = events.last  # before the repository is read, so that no change meanwhile is missed
+            number = events.last  # taken before the repository is read, so that no change is missed
             body = await _repository(call)
             etag = responses.etag_header(body)
             held, first = requests.not_modified(call, etag), first or etag
@@ -92,13 +96,13 @@ async def _changed(call: Call, *, seconds: float) -> Response:
 @routes.add("POST /v1/repositories/{name}/reconcile", Subject.REPOSITORY, Permission.RECONCILE)
 @replicas.at_holder
 async def reconcile(call: Call) -> Response:
-    """Ask for a run."""
+    """Request a run."""
     requests.none_known(call.query)
     return _run(call.services.repositories.reconcile(call.parameters["name"], actor=call.actor))
 
 
 def missing() -> errors.NotFound:
-    """No repository has this name."""
+    """Return the error for an unknown repository."""
     return errors.NotFound(access.NO_REPOSITORY, code=ErrorCode.REPOSITORY_NOT_FOUND)
 
 
@@ -110,11 +114,11 @@ async def _repository(call: Call) -> bytes:
 
 
 async def shown_repository(reconciler: Reconciler, services: Services) -> bytes:
-    """The repository as a JSON object; with several replicas, with the one that follows it. Raises StoreFault.
+    """Return the repository as a JSON object; with several replicas, with the one that follows it. Raises StoreFault.
 
-    What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
-    What the last run found and could not be written, since the disk is full for instance, comes from memory. So does
-    everything of a replica without contact, except the number of resources that drift.
+    Stored facts are read from the store, so a caller who saw the end of a run there also sees its effect on the
+    repository. If the last run's findings could not be written, for example on a full disk, they come from memory. So
+    does everything on a replica without contact, except the number of drifted resources.
     """
     one, memory, following = reconciler.watched, reconciler.memory, reconciler.following
     store, repositories = services.store, services.repositories
@@ -130,13 +134,13 @@ async def shown_repository(reconciler: Reconciler, services: Services) -> bytes:
             raise
         found, suspension, last_run, held = memory.row, memory.suspension, memory.last_run, Held(0, [])
         if found.approvable is not None:
-            # What is held is in memory only if somebody asked since the last run.
+            # Held resources are in memory only if they were shown since the last run.
             if memory.remembered is None or memory.remembered.row != found:
                 raise
             held = memory.remembered.held
     row = found or memory.row
     state = memory.unwritten or row
-    # A file that must be mended may hold nothing.
+    # Maybe only a file must be corrected, and nothing is held.
     holds = row.approvable is not None and (row.approvable != 0 or held.total != 0)
     head = memory.seen or row.head
     shown = suspension and {name: value for name, value in suspension._asdict().items() if name != "repository"}
@@ -179,7 +183,7 @@ def _run(run: str | None) -> Response:
     return json_answer({"run": run}, status=202)
 
 
-# Approving what a repository holds: who may, and which commit is meant. What that releases is decided elsewhere.
+# Approvals: the permission, and the commit. `planner.pruning` decides what an approval releases.
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -187,7 +191,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 @routes.add("POST /v1/repositories/{name}/approve", Subject.REPOSITORY, Permission.APPROVE)
 @replicas.at_holder
 async def approve_repository(call: Call) -> Response:
-    """Let go what is held at a commit."""
+    """Release the deletions that are held at a commit."""
     body = await requests.read_object(call, known=("commit",))
     commit = body.text("commit", required=True) or ""
     if commit and not COMMIT.fullmatch(commit):
@@ -197,17 +201,17 @@ async def approve_repository(call: Call) -> Response:
     return _run(await services.repositories.approve(name, commit=commit, actor=call.actor, request=call.request))
 
 
-# Suspending and resuming a repository: who may, and what a body says. What follows is decided behind the services.
+# Suspensions: the permission and the body. `reconcile.interventions` has the effects.
 
 LONGEST_REASON = 500  # characters
-# One line that begins with something to see: no control characters, no separators of lines or paragraphs.
+# One line that begins with a visible character: no control characters, no separators of lines or paragraphs.
 REASON = re.compile(r"[^\x00-\x20\x7f-\xa0\u2028\u2029][^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
 
 
 @routes.add("POST /v1/repositories/{name}/suspend", Subject.REPOSITORY, Permission.SUSPEND)
 @replicas.at_holder
 async def suspend(call: Call) -> Response:
-    """Look at a repository no more."""
+    """Suspend a repository."""
     body = await requests.read_object(call, known=("reason", "expiry"))
     reason, until = body.text("reason", required=True), requests.expiry(body, now=call.services.clock())
     if reason is not None and (len(reason) > LONGEST_REASON or not REASON.fullmatch(reason)):
@@ -222,20 +226,20 @@ async def suspend(call: Call) -> Response:
 @routes.add("POST /v1/repositories/{name}/resume", Subject.REPOSITORY, Permission.SUSPEND)
 @replicas.at_holder
 async def resume(call: Call) -> Response:
-    """Look at a repository again."""
+    """Resume a repository."""
     (await requests.read_object(call, known=())).check()
     name, services = call.parameters["name"], call.services
     return _run(await services.repositories.resume(name, actor=call.actor, request=call.request))
 
 
-# Runs: what each look at a repository did.
+# Runs of repositories.
 
 LIST_PARAMETERS = frozenset({"repository", "limit"})
 LARGEST_PAGE = 10_000  # runs
-PAGE = 100  # runs, when no limit is given: runs are kept, so that all of them would only grow
+PAGE = 100  # runs, when no limit is given: all of them would be too many with time
 CHANGES_PARAMETERS = frozenset({"limit"})
 MOST_CHANGES = 500  # resources of which one answer shows the fields
-LOOK_SECONDS = 1.0  # between two looks at a run that is waited for
+LOOK_SECONDS = 1.0  # between two reads of a run while the caller waits
 MISSING = "There is no such run; GET /v1/runs lists those that were recorded."
 
 
@@ -252,16 +256,16 @@ async def list_runs(call: Call) -> Response:
 
 @routes.add("GET /v1/runs/{id}", Subject.REACH, Permission.READ)
 async def get_run(call: Call) -> Response:
-    """Show one run with its statuses; with `wait`, once it is finished."""
+    """Show one run with its statuses. With `wait`, answer when it is finished."""
     return responses.Streamed(_one(call, call.parameters["id"], seconds=requests.wait_seconds(call)))
 
 
 async def _one(call: Call, run: str, *, seconds: float) -> AsyncGenerator[bytes, None]:
-    """The answer. Raises `NotFound` before anything is sent."""
+    """Yield the answer. Raises `NotFound` before the first piece."""
     events, clock = call.services.events, asyncio.get_running_loop().time
     until, absences = clock() + seconds, 0
-    # A run leaves memory a moment after it is stored. The store comes first, so that what was finished once stays so,
-    # and last, for a run that ended between the two look-ups.
+    # A run leaves memory a moment after it is stored. The store is read first, so that a finished run stays finished.
+    # It is read again last, for a run that ended between the first two reads.
     while absences < 2:
         number, projects = events.last, access.reach(call)
         async with aclosing(call.services.store.run_pages(run)) as pages:
@@ -282,7 +286,7 @@ async def _one(call: Call, run: str, *, seconds: float) -> AsyncGenerator[bytes,
             if clock() >= until or events.is_closed:
                 yield responses.json_member(b"run", pending)  # it has no statuses yet
                 return
-            # One that leaves no record makes no event.
+            # A run without a record makes no event.
             await events.concern(Topic.RUN, run, after=number, seconds=min(until - clock(), LOOK_SECONDS))
             auth.again(call)
     raise errors.NotFound(MISSING)
@@ -308,7 +312,7 @@ async def list_run_changes(call: Call) -> Response:
     most = query.integer("limit", lowest=1, highest=MOST_CHANGES, default=MOST_CHANGES)
     query.check()
     run, services, projects = call.parameters["id"], call.services, access.reach(call)
-    head = await _pending(call, run)  # it leaves memory once it is stored
+    head = await _pending(call, run)  # a run leaves memory once it is stored
     if head is None:
         async with aclosing(services.store.run_pages(run)) as pages:
             [head] = await anext(pages, [None])
@@ -337,24 +341,23 @@ class _Run(msgspec.Struct, frozen=True):
 _RUN = msgspec.json.Decoder(_Run)
 
 
-# Deliveries of forges: a push was made, so look at the repository now.
+# Deliveries of forges: each reports a push, so the repository is polled now.
 #
-# Nobody shows a credential here; a delivery is signed with the secret of its repository. Whoever is not the forge
-# learns nothing: for a repository that there is not, one without a hook, a wrong signature and none at all, the same
-# work is done and the same answer given. Only the log tells them apart, and writes when the answer is on its way, so
-# that not even the time of an answer shows whether it wrote.
+# A delivery has no credential; it is signed with the secret of its repository. A stranger learns nothing: an unknown
+# repository, one without a hook, a wrong signature and a missing one get the same answer after the same work. Only the
+# log tells them apart. It is written after the answer, so that the time of an answer does not show it either.
 #
-# Of a delivery counts that it came. Its body is digested and not read: which branch was pushed, git says.
+# Only the arrival of a delivery matters. Its body is digested and not parsed: git says which branch was pushed.
 
 logger = logging.getLogger(__name__)
 
 MAX_BYTES = 1024 * 1024  # of a body
 LONGEST_NAME = 63  # characters of a name that the log repeats; no repository has a longer one
-NO_KEY = bytes(32)  # compared with where there is no secret; what it signs is refused all the same
+NO_KEY = bytes(32)  # compared if there is no secret; even a right signature with it is refused
 READ_SECONDS = 5.0  # for the file of a secret, whose disk may hang
-# Threads of their own: whoever posts, signed or not, could have all of the others wait for a disk that hangs.
+# Threads of their own: otherwise anybody who posts could make all other work wait for a disk that hangs.
 THREADS = ThreadPoolExecutor(4, thread_name_prefix="hook-secret")
-DECOY = Path(hooks.__file__)  # read where there is no file of a secret, so that its reading shows in no time
+DECOY = Path(hooks.__file__)  # read if there is no file with a secret, so that the time of an answer does not show it
 
 REFUSED = "There is no such hook, or this delivery is not signed with its secret; the service's log says which."
 UNSET = "`hook.secretFile` of this repository is not set"
@@ -369,7 +372,7 @@ WHY = {
 
 @routes.add("POST /hooks/{repository}", Subject.PUBLIC)
 async def deliver_hook(call: Call) -> Response:
-    """Look at a repository now, since its forge says that something was pushed."""
+    """Poll a repository now, because its forge reports a push."""
     requests.none_known(call.query)
     name, headers = call.parameters["repository"], hooks.single_header(call.headers)
     found = call.services.repositories.reconciler(name)
@@ -390,7 +393,7 @@ async def deliver_hook(call: Call) -> Response:
 
 
 async def _key(file: Path | None) -> tuple[bytes | None, str]:
-    """The secret; None, with what is wrong, when there is none."""
+    """Return the secret; None with the reason if it cannot be used."""
     try:
         async with asyncio.timeout(READ_SECONDS):
             found = await asyncio.get_running_loop().run_in_executor(THREADS, hooks.read_secret, file or DECOY)
@@ -403,7 +406,7 @@ async def _key(file: Path | None) -> tuple[bytes | None, str]:
 
 
 def _tell(call: Call, name: str, why: str) -> None:
-    """Log a refusal, once a minute of each repository, and of all that are unknown together."""
+    """Log a refusal, at most once a minute for each repository, and for all unknown ones together."""
     is_known = call.services.repositories.project_of(name) is not None
     now = asyncio.get_running_loop().time()
     quiet = call.services.hooks.refusals.due(name if is_known else "", now=now)

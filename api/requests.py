@@ -22,20 +22,21 @@ from reconciler.model.error_codes import ErrorCode
 from reconciler.model.values import Value, pointer_text
 from reconciler.settings import scalars
 
-# Reading a request's body, bounded in bytes and in time. What the bytes mean belongs to the applier.
+# Reading a request's body, within limits on bytes and time. The applier parses the bytes.
 
 READ_SECONDS = 60.0  # for the whole body: a client that sends a byte a minute must not hold a handler
-# The rest of a late body would be taken for the next request's beginning, or waited for: the connection ends there.
+# The server would take the rest of a late body for the next request, or wait for it: so the connection ends.
 CLOSE: tuple[Header, ...] = ((b"connection", b"close"),)
 LATE = partial(errors.BadRequest, code=ErrorCode.BODY_TIMEOUT, headers=CLOSE)
 LARGE = "The body is over {} bytes; send the resources in several requests."
 
 
 async def read(call: Call, *, limit: int | None = None) -> bytes:
-    """The body, of at most `limit` bytes when there is a limit below that of all bodies.
+    """Return the body. `limit` is in bytes, for a limit below that of all bodies.
 
-    Who sends slowly may be gone by the end, so the call is judged again: `call.principal` and `call.project` count from
-    then on. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `auth.again` does.
+    A slow sender may have lost access by the end, so the call is judged again: use `call.principal` and `call.project`
+    only afterwards. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and the errors of
+    `auth.again`.
     """
     pieces: list[bytes] = []
     await pass_on(call, pieces.append, limit=limit)
@@ -44,7 +45,7 @@ async def read(call: Call, *, limit: int | None = None) -> bytes:
 
 
 async def pass_on(call: Call, take: Callable[[bytes], None], *, limit: int | None) -> None:
-    """Hand over the body piece by piece, as `read` would read it, and keep none of it. The call is not judged again.
+    """Call `take` with each piece of the body. Nothing is kept, and the call is not judged again.
 
     Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`.
     """
@@ -66,9 +67,9 @@ async def receive_each(
     late: Callable[[str], errors.Problem] = LATE,
     seconds: float = READ_SECONDS,
 ) -> None:
-    """Hand over what the client sends. `large` is a sentence with a place for the limit.
+    """Call `take` with each piece that the client sends. `large` is a sentence with a place for the limit.
 
-    Raises `TooLarge`, `ClientDisconnect`, and what `late` makes of a sentence.
+    Raises `TooLarge`, `ClientDisconnect`, and the error that `late` makes of a sentence after `seconds`.
     """
     size, more = 0, True
     try:
@@ -88,12 +89,12 @@ async def receive_each(
 
 
 def check_length(value: bytes, *, most: int, large: str) -> int:
-    """Return the length that a Content-Length says. Raises `BadRequest`, `TooLarge`."""
-    digits = value.strip(b" \t")  # which is around the value and none of it (RFC 9110, 5.5)
+    """Return the value of a Content-Length. Raises `BadRequest`, `TooLarge`."""
+    digits = value.strip(b" \t")  # this white space is not part of the value (RFC 9110, 5.5)
     if not digits.isdigit():
         raise errors.BadRequest("The header Content-Length is not a number of bytes.")
     digits = digits.lstrip(b"0") or b"0"
-    # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.
+    # A number with more digits than the limit is larger. It is not converted, because the cost of that has no bound.
     if len(digits) > len(str(most)) or int(digits) > most:
         raise errors.TooLarge(large.format(most))
     return int(digits)
@@ -113,14 +114,14 @@ class InvalidBody(errors.BadRequest):
 
 
 class Members:
-    """The members of a body. `mistakes` gathers what is wrong with them, for `check` to tell."""
+    """The members of a body. `mistakes` collects their errors for `check`."""
 
     def __init__(self, value: dict[str, Value], *, known: Sequence[str]) -> None:
         self.value = value
         self.mistakes = [(name, f"unknown key; {_allowed(known)}") for name in value if name not in known]
 
     def text(self, name: str, *, required: bool = False) -> str | None:
-        """Text, or None when it is not given."""
+        """Return a text; None if it is not given."""
         value = self.value.get(name)
         if isinstance(value, str):
             return value
@@ -131,7 +132,7 @@ class Members:
         return None
 
     def boolean(self, name: str) -> bool | None:
-        """True, false, or None when it is not given."""
+        """Return a boolean; None if it is not given."""
         value = self.value.get(name)
         if isinstance(value, bool):
             return value
@@ -140,7 +141,7 @@ class Members:
         return None
 
     def choice(self, name: str, among: Collection[str], *, required: bool = False) -> str | None:
-        """One of a few texts, or None when it is not given."""
+        """Return one of a few texts; None if it is not given."""
         value = self.text(name, required=required)
         if value is None or value in among:
             return value
@@ -148,7 +149,7 @@ class Members:
         return None
 
     def choices(self, name: str, among: Collection[str]) -> frozenset[str] | None:
-        """Some of a few texts, or None when it is not given."""
+        """Return some of a few texts; None if they are not given."""
         value = self.value.get(name)
         if isinstance(value, list) and value and all(isinstance(one, str) and one in among for one in value):
             return frozenset(str(one) for one in value)
@@ -157,11 +158,11 @@ class Members:
         return None
 
     def mistake(self, name: str, sentence: str) -> None:
-        """Note what is wrong with a member."""
+        """Record a mistake in a member."""
         self.mistakes.append((name, sentence))
 
     def check(self) -> None:
-        """Raises `InvalidBody` when anything was wrong."""
+        """Raise `InvalidBody` if there are mistakes."""
         if self.mistakes:
             raise InvalidBody(self.mistakes)
 
@@ -169,10 +170,10 @@ class Members:
 async def read_object(
     call: Call, *, known: Sequence[str], optional: bool = False, parameters: frozenset[str] = frozenset()
 ) -> Members:
-    """The members of the body of a request with no query parameters but these. If none is known, or `optional`, there
-    may be no body.
+    """Return the members of the body. The query may have only these `parameters`. If no member is `known`, or with
+    `optional`, the body may be missing.
 
-    Raises `BadRequest` for what is no object, and whatever reading a body raises.
+    Raises `BadRequest` for a body that is no object, and the errors of `read`.
     """
     if call.query:
         Query(call.query, known=parameters, strict=True).check()
@@ -182,7 +183,7 @@ async def read_object(
 
 
 def object_members(body: bytes, *, known: Sequence[str]) -> Members:
-    """The members of a body. Raises `BadRequest`."""
+    """Return the members of a body. Raises `BadRequest`."""
     try:
         documents = model_documents.read(
             body, syntax=model_documents.Syntax.JSON, limits=positions.limits_of_body(len(body))
@@ -203,7 +204,7 @@ def _allowed(known: Sequence[str]) -> str:
     return f"only {listed} and {names[-1]} are allowed" if listed else f"only {names[0]} is allowed"
 
 
-# Query parameters: each known one at most once and with a value of its type. Which ones exist, each handler says.
+# Query parameters: each handler says which ones exist. Each may occur once, with a value of its type.
 #
 # A write refuses parameters that it does not know (`?dryrun=true` must not apply); a read ignores them.
 
@@ -213,7 +214,7 @@ BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Query:
-    """The parameters of one request. Problems are gathered, so that one answer names all of them: see `check`."""
+    """The parameters of one request. Problems are collected, so that one answer names all of them: see `check`."""
 
     def __init__(self, text: bytes, *, known: frozenset[str], strict: bool) -> None:
         try:
@@ -238,28 +239,30 @@ class Query:
         return BOOLEANS.get(value, False)
 
     def choice(self, name: str, value: str) -> bool:
-        """Return True when a parameter that takes one value has it; False when it is not given."""
+        """Return True if a parameter has its only allowed value; False if it is not given."""
         if self.values.get(name, value) != value:
             self.problems.append(f"The query parameter `{name}` takes `{value}` alone.")
         return self.values.get(name) == value
 
     def integer(self, name: str, *, lowest: int, highest: int, default: int) -> int:
-        """An integer in decimal digits."""
+        """Return an integer in decimal digits."""
         value = self.values.get(name)
         if value is None:
             return default
-        # isdigit alone would let Arabic digits in, and int alone `+1`, ` 1` and `1_0`.
+        # `isdigit` alone would accept Arabic digits, and `int` alone `+1`, ` 1` and `1_0`.
         if value.isascii() and value.isdigit() and len(value) <= len(str(highest)) and lowest <= int(value) <= highest:
             return int(value)
         self.problems.append(f"The query parameter `{name}` is not an integer from {lowest} to {highest}.")
         return default
 
     def text(self, name: str) -> str | None:
-        """Text, or None."""
+        """Return a text; None if it is not given."""
         return self.values.get(name)
 
     def parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
-        """The value that `parse` reads, or None; it raises ValueError with the end of the sentence."""
+        """Return the result of `parse`; None without the parameter. `parse` raises ValueError with the end of the
+        sentence.
+        """
         value = self.values.get(name)
         try:
             return None if value is None else parse(value)
@@ -268,7 +271,7 @@ class Query:
             return None
 
     def check(self) -> None:
-        """Raises `BadRequest` when any parameter had a problem."""
+        """Raise `BadRequest` if any parameter had a problem."""
         if self.problems:
             raise errors.BadRequest(*self.problems)
 
@@ -277,7 +280,7 @@ MOST_WAIT = 60.0  # seconds
 
 
 def wait_seconds(call: Call) -> float:
-    """The time for which a read waits for a change; 0 when it is not given. Raises `BadRequest`."""
+    """Return the seconds for which a read waits for a change; 0 if they are not given. Raises `BadRequest`."""
     query = Query(call.query, known=frozenset({"wait"}), strict=False)
     found = query.parsed("wait", _wait)
     query.check()
@@ -292,7 +295,7 @@ def _wait(text: str) -> float:
 
 
 def none_known(text: bytes) -> None:
-    """A write that takes no parameters. Raises `BadRequest`."""
+    """Refuse every parameter, for a write that takes none. Raises `BadRequest`."""
     if text:
         Query(text, known=frozenset(), strict=True).check()
 
@@ -307,7 +310,7 @@ READ = 1e9  # seconds, some thirty years: a longer duration is read, so that its
 
 
 def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> datetime | None:
-    """The instant that the member `expiry` means; None when it is not given, or noted as a mistake."""
+    """Return the instant of the member `expiry`; None if it is missing, or wrong and recorded as a mistake."""
     try:
         return _until(body.value["expiry"], now=now, longest=longest) if "expiry" in body.value else None
     except ValueError as mistake:
@@ -316,7 +319,7 @@ def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> dat
 
 
 def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
-    """The instant that an expiry means; raises ValueError with what it should be."""
+    """Return the instant of an expiry. Raises ValueError with the allowed forms."""
     allowed = "must be a duration such as 30m or 2h, or an instant with a zone such as 2026-11-21T08:00:00Z"
     try:
         if isinstance(value, str) and INSTANT.fullmatch(value):
@@ -331,15 +334,16 @@ def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
     return until
 
 
-# Entity tags: what a client shows to learn that nothing changed (RFC 9110, 8.8.3 and 13.1.2).
+# Entity tags: a client sends one to learn if anything changed (RFC 9110, 8.8.3 and 13.1.2).
 
 _TAG = re.compile(r'(?:W/)?"[!#-+\--~]*"')
 
 
 def matching(call: Call) -> tuple[str, ...] | None:
-    """The versions and hashes that `If-Match` names: of an ETag the part before the dash. None without the header.
+    """Return the versions and hashes in `If-Match`; None without the header. In an ETag of ours, only the part before
+    the dash counts.
 
-    What is weak matches nothing (RFC 9110, 13.1.1). Raises `BadRequest`.
+    A weak ETag matches nothing (RFC 9110, 13.1.1). Raises `BadRequest`.
     """
     if b"if-match" not in call.named:
         return None
@@ -352,7 +356,7 @@ def matching(call: Call) -> tuple[str, ...] | None:
 
 
 def not_modified(call: Call, etag: Header) -> Response | None:
-    """304 when the client holds this very answer, else None."""
+    """Return 304 if the client has this answer already, otherwise None."""
     if b"if-none-match" not in call.named:
         return None
     held = [tag.strip().removeprefix(b"W/") for value in call.header(b"if-none-match") for tag in value.split(b",")]

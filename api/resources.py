@@ -24,6 +24,7 @@ from reconciler.model.names import EVERYTHING, Key, Selector
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.principals import Permission
 from reconciler.reconcile.apply import ApplyAnswer, ApplyRequest
+from reconciler.replicas.cache import ListQuery
 from reconciler.review import kept_plans
 from reconciler.store.contract import Damaged, Store, StoreFault
 from reconciler.store.records import ChangedVersions, Traces
@@ -71,12 +72,12 @@ async def _read_change(call: Call, *, known: frozenset[str]) -> tuple[bytes, App
 
 
 def _request(call: Call) -> ApplyRequest:
-    """Return the caller and the project, under the id that the answer carries too."""
+    """Return the request for the applier: the caller, the project, and the id that the answer has too."""
     return ApplyRequest(id=call.request, project=call.project, actor=call.actor)
 
 
 async def _changed(call: Call, work: Coroutine[Any, Any, ApplyAnswer]) -> Response:
-    """Answer as the applier does."""
+    """Return the applier's answer as a response."""
     answer = await responses.unless_gone(call.receive, work)
     return Json(answer.body, status=answer.status) if answer.body else Empty(status=answer.status)
 
@@ -120,22 +121,35 @@ async def list_kind(call: Call) -> Response:
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=ALL)
     after, selector = query.parsed("after", _name) or "", query.parsed("selector", parse_selector) or EVERYTHING
     query.check()
-    kind, store = _kind(call), call.services.store
-    # The revision is read before the list: should a commit come between, the list is newer than its tag says, and the
-    # next request with that tag gets it again. The other order could hide a change.
-    revision, selected = await store.revision(), query.text("selector") or ""
-    facts = (revision, call.project, kind, after, limit, selected, built_in_digest(), _hides(call, kind))
-    etag = responses.etag_header(repr(facts).encode())
+    kind, store, cache = _kind(call), call.services.store, call.services.cache
+    selected, is_full = query.text("selector") or "", not _hides(call, kind)
+    asked = ListQuery(call.project, kind, after=after, limit=limit, selector=selected, is_full=is_full)
+    # The revision is read before the list: if a commit comes between, the list is newer than its tag, so the next
+    # request with this tag gets the list again. The other order could hide a change.
+    try:
+        revision = await store.revision()
+    except StoreFault:
+        if (kept := _list_without_contact(call, asked)) is None:
+            raise
+        return Json(kept)
+    etag = responses.etag_header(repr((revision, *asked, built_in_digest())).encode())
     held = requests.not_modified(call, etag)
     if held is not None:
         return held
     pages = list_pages(store, call.project, kind, after=after, limit=limit, selector=selector)
-    return responses.Streamed(responses.stream_array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
+    texts = responses.stream_array(b"resources", _all_shown(call, pages, kind=kind))
+    return responses.Streamed(texts if cache is None else cache.keeping(asked, texts), headers=(etag,))
+
+
+def _list_without_contact(call: Call, query: ListQuery) -> bytes | None:
+    """Return a list that was kept, if the answer is going to be marked as stale."""
+    cache, contact = call.services.cache, call.services.contact
+    return None if cache is None or contact is None or contact.stale_seconds is None else cache.listed(query)
 
 
 @routes.add("GET /v1/resources/{kind}/{name}/references", Subject.PROJECT, Permission.READ)
 async def list_references(call: Call) -> Response:
-    """Show what a resource refers to, and what refers to it."""
+    """Show the references of a resource in both directions."""
     key, store, built_in = _key(call), call.services.store, builtins.built_in()
     uses, used_by = await store.references(call.project, key, limit=MOST_REFERENCES + 1)
     if await store.get(call.project, key) is None:
@@ -157,13 +171,15 @@ async def raw(call: Call) -> Response:
     key, found = await _configuration(call)
     if found.spec.raw is None:
         raise errors.NotFound(f"The {CONFIGURATION} {key.name} has no `raw` in its spec.")
-    # A type that nothing runs: who applied it does not choose what a browser takes it for.
+    # A type that no browser executes, whatever text the author applied.
     return _text(call, _raw_text(key, found), media_type=b"text/plain; charset=utf-8")
 
 
 @routes.add("GET /v1/resources/{kind}/{name}/collector.yaml", Subject.PROJECT, Permission.LOAD)
 async def collector_yaml(call: Call) -> Response:
-    """Answer with the YAML that a Collector runs: `raw`, or what is rendered. `previous`: what it ran before."""
+    """Answer with the YAML that a Collector runs: `raw` or the rendering. With `previous`, answer with the one
+    before.
+    """
     query = requests.Query(call.query, known=COLLECTOR_PARAMETERS, strict=False)
     previous = query.boolean("previous")
     query.check()
@@ -181,8 +197,8 @@ async def collector_yaml(call: Call) -> Response:
 
 
 async def _previous(call: Call, key: Key, found: "_Configuration") -> bytes:
-    """Return the rendering that was in force before the one in force. Raises `NotFound`, `Damaged`."""
-    is_raw = found.spec.raw is not None  # one from the time before it had `raw` may be there for a moment
+    """Return the rendering before the present one. Raises `NotFound`, `Damaged`."""
+    is_raw = found.spec.raw is not None  # a rendering from before it had `raw` may exist for a moment
     text = None if is_raw else await call.services.store.rendering(call.project, key.name, previous=True)
     if not text:
         why = "the text is its own, and its history has the earlier ones" if is_raw else "no other one is kept"
@@ -192,7 +208,7 @@ async def _previous(call: Call, key: Key, found: "_Configuration") -> bytes:
 
 
 def _unrendered(status: "_Status", *, is_tried: bool) -> str:
-    """Say why nothing is rendered of a Configuration."""
+    """Return the reason why a Configuration has no rendering."""
     if status.rendering.fault.reason:
         return status.rendering.fault.reason
     if not status.ready:
@@ -245,7 +261,7 @@ async def history(call: Call) -> Response:
 
 
 async def _first(pages: AsyncGenerator[list[bytes], None], *, limit: int) -> AsyncGenerator[list[bytes], None]:
-    """Yield the first `limit` of what the pages hold."""
+    """Yield the first `limit` items of the pages."""
     left = limit
     async with aclosing(pages):
         async for page in pages:
@@ -295,7 +311,7 @@ def _name(text: str) -> str:
 
 
 def parse_selector(text: str) -> Selector:
-    """Return a selector of a query. Raises ValueError with the end of a sentence."""
+    """Parse a selector in a query. Raises ValueError with the end of a sentence."""
     try:
         return names.parse_selector(text)
     except names.BadSelector as bad:
@@ -306,20 +322,20 @@ def _missing(key: Key) -> errors.NotFound:
     return errors.NotFound(f"There is no {key.kind} {key.name}.", code=ErrorCode.RESOURCE_NOT_FOUND)
 
 
-# Redacting: taking a text out of the history of a resource. Who may, and what a body says.
+# Redactions: the permission and the body.
 #
-# What is rewritten is decided behind the applier. The text is a secret: nothing here logs or repeats it.
+# The worker decides what is rewritten (`worker.redactions`). The text is a secret: nothing here logs or repeats it.
 
 logger = logging.getLogger(__name__)
 
 PARAMETERS = frozenset({"dryRun"})
 MAX_BYTES = rendering.MOST * 12 + 1_024  # JSON may write a character as two escapes, of six bytes each
-ERASE_SECONDS = 20.0  # that an answer waits for the store's files; they are cleared in the background as well
+ERASE_SECONDS = 20.0  # for which an answer waits for the store's files; afterwards they are cleared in the background
 
 
 @history_routes.add("POST /v1/{kind}/{name}/history/redact", Subject.PROJECT, Permission.REDACT)
 async def redact_resource(call: Call) -> Response:
-    """Take a text out of all versions of a resource."""
+    """Redact a text in all versions of a resource."""
     query = requests.Query(call.query, known=PARAMETERS, strict=True)
     dry_run = query.boolean("dryRun")
     query.check()
@@ -355,7 +371,9 @@ def read_text(body: bytes) -> str:
 
 
 async def _erase(store: Store) -> bool:
-    """Return True when no trace is left in the store's files; the rest is erased in the background."""
+    """Erase the traces in the store's files for a limited time. Return True if none is left; otherwise this continues
+    in the background.
+    """
     try:
         async with asyncio.timeout(ERASE_SECONDS):
             return await store.erase_traces() is not Traces.KEPT
@@ -363,7 +381,8 @@ async def _erase(store: Store) -> bool:
         return False
 
 
-# Single versions, and what they changed. They come behind `redact`, whose path a version's would match.
+# Single versions and their changes. These paths come after `redact`, because the path of a version also matches that
+# one.
 
 
 @history_routes.add("GET /v1/{kind}/{name}/history/{version}", Subject.PROJECT, Permission.READ)
@@ -414,8 +433,8 @@ def _number(call: Call) -> int:
     return int(text)
 
 
-# Lists and single resources for readers: stored and built in. A read of one asks the store first, and `built_in` only
-# if the store has none.
+# Stored and built-in resources for readers. A single read uses the store first, and `built_in` only if the store has
+# none.
 
 
 def list_pages(
@@ -472,7 +491,7 @@ def without_raw(resource: bytes) -> bytes:
     return msgspec.json.encode({**members, "spec": msgspec.Raw(hidden)})
 
 
-# The members that are read of a body; msgspec skips the rest, a megabyte in less than half a millisecond.
+# The members of a body that are read. Msgspec skips the rest, a megabyte in less than half a millisecond.
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -538,7 +557,7 @@ async def _chosen(
                 yield chosen
             if not left:
                 return
-            await asyncio.sleep(0)  # a store does not suspend: a selector that matches little would hold the loop
+            await asyncio.sleep(0)  # reading the store never suspends: a selector with few matches would block the loop
     rest = _matching(waiting, selector)[:left]
     if rest:
         yield rest

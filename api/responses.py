@@ -19,24 +19,24 @@ SECURITY: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
-    # But for pages (`OF_PAGES`), nothing here is one: whatever a browser takes an answer for, it loads, runs and
-    # frames nothing of it.
+    # Answers that are not pages (`OF_PAGES`): even if a browser takes one for a page, it must load, run and frame
+    # nothing.
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
 OF_PAGES: Mapping[bytes, bytes] = {
-    # One style sheet and one icon, both from here; forms lead here alone, and there is no script.
+    # One style sheet and one icon, both from this service. Forms lead only to this service, and there is no script.
     b"content-security-policy": b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
     b"base-uri 'none'; frame-ancestors 'none'",
     # With `no-referrer` a browser writes `Origin: null` for a form of ours (Fetch, "append a request `Origin`
     # header"), which proves nothing.
     b"referrer-policy": b"same-origin",
 }
-"""The headers of pages, in place of those."""
+"""The headers of pages, in place of the usual ones."""
 
 OF_CONSOLE: Mapping[bytes, bytes] = {
-    # Scripts and events from here alone; nothing inline, nothing evaluated.
+    # Scripts and events only from this service; nothing inline, nothing evaluated.
     b"content-security-policy": b"default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; "
     b"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     b"referrer-policy": b"same-origin",
@@ -47,7 +47,7 @@ OF_ASSETS: Mapping[bytes, bytes] = {b"cache-control": b"public, max-age=86400"}
 """The headers of style sheet, scripts and icon. Pages name them with the version of the program."""
 
 OF_REFERENCE: Mapping[bytes, bytes] = {
-    # Redoc: a script and the document, both from here. It makes its styles by itself.
+    # Redoc: a script and the document, both from this service. It makes its styles by itself.
     b"content-security-policy": b"default-src 'none'; script-src 'self'; connect-src 'self'; "
     b"style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
     b"frame-ancestors 'none'",
@@ -56,20 +56,20 @@ OF_REFERENCE: Mapping[bytes, bytes] = {
 """The headers of the reference of the API."""
 
 HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
-"""A browser that was here once comes back by https alone, for a year; other names of the host are not concerned."""
+"""For a year, a browser that was here uses only https for this host name; subdomains are not affected."""
 
 
 def security_headers(*, tls: bool, web_url: str) -> tuple[Header, ...]:
-    """The headers of a listener. `tls` says whether it has TLS itself.
+    """Return the headers for every answer of a listener. `tls`: the listener itself has TLS.
 
-    HSTS counts for all ports of a host name, so it is sent only where people are meant to come by https (`web_url`):
-    a certificate on `localhost` must not close what else is served there.
+    HSTS applies to all ports of a host name, so it is sent only if `web_url` is https: otherwise a certificate on
+    `localhost` would block other services there.
     """
     return (*SECURITY, HSTS) if tls and web_url.startswith("https:") else SECURITY
 
 
 def page_headers(headers: tuple[Header, ...], instead: Mapping[bytes, bytes]) -> tuple[Header, ...]:
-    """Return the same headers as pages for people carry them, with some values `instead`."""
+    """Return the headers for pages, with some values replaced by `instead`."""
     return tuple((name, instead.get(name, value)) for name, value in headers)
 
 
@@ -78,10 +78,10 @@ CONTENT_TYPE: Header = (b"content-type", JSON)
 
 
 class Content(Response):
-    """A body that is bytes already. It is never changed, so one may answer many requests."""
+    """A response whose body is bytes. It is immutable, so one object may answer many requests."""
 
     def __init__(self, body: bytes, *, media_type: bytes, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
-        # Starlette's own constructor encodes names and values of every header; these are bytes from the start.
+        # Starlette's constructor would encode the names and values of all headers; these are bytes already.
         self.status_code = status
         self.body = body
         self.background = None
@@ -89,14 +89,14 @@ class Content(Response):
 
 
 class Json(Content):
-    """A JSON body that is bytes already."""
+    """A response whose body is JSON in bytes."""
 
     def __init__(self, body: bytes, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
         super().__init__(body, media_type=JSON, status=status, headers=headers)
 
 
 def json_answer(value: object, *, status: int = 200, headers: tuple[Header, ...] = ()) -> Json:
-    """Return a small answer. A lone surrogate, which JSON may spell, is no text that can be sent."""
+    """Encode a small answer. A lone surrogate, which JSON can contain, is replaced, because UTF-8 cannot encode it."""
     try:
         body = msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -105,7 +105,9 @@ def json_answer(value: object, *, status: int = 200, headers: tuple[Header, ...]
 
 
 class AnswerMemory:
-    """The last answers to questions that cost much, by all that they depend on, the revision of the store for one."""
+    """A cache of the last answers to expensive reads. The key has everything that an answer depends on, including the
+    store's revision.
+    """
 
     MOST = 64
 
@@ -113,13 +115,13 @@ class AnswerMemory:
         self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
 
     def get(self, key: Hashable) -> bytes | None:
-        """Return an answer that was kept, or None."""
+        """Return a cached answer, or None."""
         if key in self._kept:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
     def keep(self, key: Hashable, body: bytes) -> None:
-        """Keep an answer in place of the one that was not used for the longest time."""
+        """Cache an answer, and drop the least recently used one."""
         self._kept[key] = body
         while len(self._kept) > self.MOST:
             self._kept.popitem(last=False)
@@ -136,35 +138,35 @@ class Empty(Response):
 
 
 def json_member(name: bytes, value: bytes) -> bytes:
-    """A JSON object with one member."""
+    """Return a JSON object with one member."""
     return b'{"%b":%b}' % (name, value)
 
 
 def json_array(name: bytes, values: Iterable[bytes]) -> bytes:
-    """A JSON object with one member, an array."""
+    """Return a JSON object whose only member is an array."""
     return b'{"%b":[%b]}' % (name, b",".join(values))
 
 
 def etag_header(content: bytes) -> Header:
-    """The ETag of an answer that is a function of `content`."""
+    """Return the ETag of an answer that is a function of `content`."""
     return b"etag", b'"%b"' % hashlib.sha256(content).hexdigest().encode()
 
 
 def of_version(content: bytes, *, version: int) -> Header:
-    """The ETag of a resource: its version, which `If-Match` compares, and a digest of all that is shown of it."""
+    """Return the ETag of a resource: its version, which `If-Match` compares, and a digest of the whole answer."""
     return b"etag", b'"%d-%b"' % (version, hashlib.sha256(content).hexdigest().encode())
 
 
-# Work that ends when its client goes away. What the work is belongs to the handlers.
+# Work that ends when its client goes away.
 
 Result = TypeVar("Result")
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of `work`, which is cancelled when the client closes the connection first.
+    """Return the result of `work`. If the client closes the connection before, `work` is cancelled.
 
-    The request's body must have been read, or be of no interest: what arrives of it meanwhile is dropped.
-    Raises `ClientDisconnect` once the work has ended.
+    Read the request's body before, if it matters: the rest of it is dropped meanwhile. Raises `ClientDisconnect` once
+    the work has ended.
     """
     working = asyncio.create_task(work, name="api-work")
     listening = asyncio.create_task(_gone(receive), name="api-disconnect")
@@ -176,7 +178,7 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> Re
     finally:
         working.cancel()
         listening.cancel()
-        # Waited for, so that nothing of this request outlives its handler.
+        # Wait for its end, so that nothing of this request outlives its handler.
         await asyncio.gather(working, listening, return_exceptions=True)
 
 
@@ -185,18 +187,18 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-# Answers that are sent while they are read: a page is in memory, never the whole.
+# Answers that are sent while they are read: only a page is in memory, never the whole.
 #
-# What is read is the handlers' business, and so is what comes before the first page and behind the last.
+# The handlers choose what is read, and the text before the first page and after the last.
 
-# Until its last page is read, an answer holds a read of the store open, and all that is written meanwhile stays in the
-# store's log. So a client loses its answer when it takes nothing of it for a while, or too long for the whole.
+# Until its last page is read, an answer keeps a read of the store open, and everything written meanwhile stays in the
+# store's log. So an answer is cut off if the client takes nothing for a while, or takes too long for the whole.
 STALL_SECONDS = 30.0
 WHOLE_SECONDS = 120.0
 
 
 class Streamed(Response):
-    """One text that comes in pieces, JSON unless it is said. What fails before the first piece, fails the request."""
+    """A response whose text is sent in pieces, by default JSON. An error before the first piece fails the request."""
 
     def __init__(
         self,
@@ -218,9 +220,9 @@ class Streamed(Response):
         await unless_gone(receive, self._in_time(send, whole=scope["method"] != "HEAD"))
 
     async def _in_time(self, send: Send, *, whole: bool) -> None:
-        # Left to the garbage collector, a generator would keep its read of the store open for a while.
+        # Close it now: until garbage collection, the generator would keep its read of the store open.
         async with _gone_after(self.whole_seconds), aclosing(self.texts):
-            # Read before the status is sent: what fails until here still gets an answer of its own.
+            # The first piece is read before the status is sent, so that an error until here gets its own answer.
             first = await anext(self.texts)
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if whole:
@@ -232,7 +234,7 @@ class Streamed(Response):
     async def _send_text(self, send: Send, text: bytes) -> None:
         async with _gone_after(self.stall_seconds):
             await send({"type": "http.response.body", "body": text, "more_body": True})
-        await asyncio.sleep(0)  # neither the store nor a fast client suspends: without this an answer holds the loop
+        await asyncio.sleep(0)  # neither the store nor a fast client suspends: this answer would block the loop
 
 
 @asynccontextmanager
@@ -251,15 +253,15 @@ async def _gone_after(seconds: float | None) -> AsyncIterator[None]:
 def stream_array(
     name: bytes, pages: AsyncGenerator[list[bytes], None], *, empty: Exception | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """A JSON object with one member, an array: as `json_array` makes it at once."""
+    """Yield a JSON object whose only member is an array, as `json_array` returns it whole."""
     return join_parts(b'{"%b":[' % name, pages, b"]}", empty=empty)
 
 
 async def join_parts(
     before: bytes, pages: AsyncGenerator[list[bytes], None], after: bytes, *, empty: Exception | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """The values of all pages with commas between them; the pages are closed before the last text is sent. Raises
-    `empty`, where it is given, if there is none.
+    """Yield the values of all pages, separated by commas. The pages are closed before the last text is sent. Raises
+    `empty`, if given, when there is no value.
     """
     between = before
     async with aclosing(pages):

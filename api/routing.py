@@ -20,7 +20,7 @@ from reconciler.model.principals import Permission
 
 
 class Style(NamedTuple):
-    """The form of a path's answers: headers in place of those of every answer, and how a failure is told."""
+    """The form of a path's answers: headers that replace the usual ones, and a function that renders failures."""
 
     headers: Mapping[bytes, bytes]
     failure: Callable[[Call, Problem], Response]
@@ -30,7 +30,7 @@ JSON = Style({}, lambda _, problem: errors.as_json(problem))
 
 
 class Endpoint:
-    """One path with its operations by method. `is_public` when none of them asks for a credential."""
+    """One path with its operations by method. `is_public`: none of them needs a credential."""
 
     def __init__(self, path: str, style: Style = JSON) -> None:
         self.path = path
@@ -39,14 +39,14 @@ class Endpoint:
         self.is_public = True
 
     def add(self, method: str, operation: Operation) -> None:
-        """Add one; that of GET answers HEAD as well."""
+        """Add an operation. The one of GET also answers HEAD."""
         self.operations[method] = operation
         if method == "GET":
             self.operations["HEAD"] = operation
         self.is_public = self.is_public and operation.subject is Subject.PUBLIC
 
     async def answer(self, call: Call) -> Response:
-        """Judge the call, and have it answered."""
+        """Judge the call, then call its handler."""
         call.operation = self.operations.get(call.scope["method"])
         if call.operation is None:
             raise errors.MethodNotAllowed(", ".join(sorted(self.operations)))
@@ -55,7 +55,7 @@ class Endpoint:
 
 
 class Nowhere(Endpoint):
-    """The endpoint of paths that lead nowhere."""
+    """The endpoint of all unknown paths."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("")

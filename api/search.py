@@ -28,7 +28,7 @@ PAGE = 100
 BUILT_IN = "builtin"  # an owner that is no repository
 
 
-# The members that are read of a body; msgspec skips the rest.
+# The members of a body that are read. Msgspec skips the rest.
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -101,7 +101,7 @@ async def search(call: Call) -> Response:
     )
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
-    # The revision is read first: if a commit comes between, the kept answer is newer than its key says.
+    # The revision is read first: if a commit comes between, the cached answer is newer than its key, which is harmless.
     key = (await call.services.store.revision(), call.project, wanted, limit)
     body = call.services.searches.get(key)
     if body is None:
@@ -165,4 +165,4 @@ async def _pages(call: Call, wanted: Wanted) -> AsyncGenerator[list[ResourceRow]
                 found = [row for row in map(wanted.row, page) if row is not None]
                 if found:
                     yield found
-                await asyncio.sleep(0)  # a store does not suspend: a search that finds little would hold the loop
+                await asyncio.sleep(0)  # the store never suspends: a search with few results would block the loop

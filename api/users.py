@@ -21,7 +21,7 @@ routes = Routes()
 
 
 def chosen_password(body: Members, name: str, *, required: bool = True) -> str:
-    """A new password in a body; empty when it is not given, or noted as a mistake."""
+    """Return the new password in a body; empty if it is missing, or wrong and recorded as a mistake."""
     text = body.text(name, required=required)
     if text is None:
         return ""
@@ -32,13 +32,13 @@ def chosen_password(body: Members, name: str, *, required: bool = True) -> str:
     return text
 
 
-# `GET /v1/me` and one's own password: who asks, as the service sees it.
+# `GET /v1/me`: the caller as the service knows them, and the caller's own password.
 
 ANOTHER = "The present password is another one."
 
 
 class WrongPassword(errors.Forbidden):
-    """The present password is not the one that was shown."""
+    """The given present password is wrong."""
 
     code = ErrorCode.WRONG_PASSWORD
 
@@ -60,9 +60,9 @@ async def change_password(call: Call) -> Response:
 
 
 async def replace_password(call: Call, old: str, new: str) -> None:
-    """Change the password of whoever asks, who shows the present one; `new` is one that may be.
+    """Change the caller's password, given the present one (`old`); `new` is a valid one.
 
-    Raises `WrongPassword` for another one, `Forbidden` where nobody has one, `Throttled`.
+    Raises `WrongPassword`, `Forbidden` for a caller without a password, `Throttled`.
     """
     user = call.directory.user(call.principal.user or "")
     if user is None:
@@ -77,7 +77,7 @@ async def replace_password(call: Call, old: str, new: str) -> None:
 
     def decide(directory: Directory) -> Amendment:
         now = changes.user(directory, user.name)
-        if (now.id, now.password) != before:  # somebody set another one while the present one was compared: that stays
+        if (now.id, now.password) != before:  # another request set a password meanwhile: that one stays
             raise WrongPassword(ANOTHER)
         return changes.change_user(directory, changes.with_password(now, encoded))
 
@@ -98,7 +98,7 @@ def described_person(principal: Principal, directory: Directory) -> dict[str, ob
 
 
 def shown_identity(person: User) -> dict[str, object]:
-    """Return the identity of a person at the provider; nothing for one who signs in with a password."""
+    """Return the identity of a person at the provider; empty for a person with a password."""
     if person.identity is None:
         return {}
     return {
@@ -124,7 +124,7 @@ async def list_all(call: Call) -> Response:
 
 @routes.add("POST /v1/users", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def create(call: Call) -> Response:
-    """Create somebody who signs in with a password."""
+    """Create a person who signs in with a password."""
     body = await requests.read_object(call, known=("name", *CHANGEABLE))
     name = body.text("name", required=True)
     password = chosen_password(body, "password", required=False)
@@ -153,7 +153,7 @@ async def get(call: Call) -> Response:
 
 @routes.add("PATCH /v1/users/{name}", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def change(call: Call) -> Response:
-    """Change a person; what the body does not name stays."""
+    """Change a person. Fields that are not in the body stay."""
     body = await requests.read_object(call, known=CHANGEABLE)
     name, password = call.parameters["name"], chosen_password(body, "password", required=False)
     display_name, is_admin = body.text("displayName"), body.boolean("organizationAdmin")

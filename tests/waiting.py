@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-SECONDS = 10.0  # after which a test fails instead of waiting on
+SECONDS = 30.0  # after which a test fails instead of waiting on; a machine may be busy
 STEP_SECONDS = 0.01
 
 

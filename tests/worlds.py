@@ -35,7 +35,8 @@ from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile import runs
 from reconciler.reconcile.runs import Run, Trigger
 from reconciler.store import commit, damage
-from reconciler.store.records import Changes, Record, RepositoryRow
+from reconciler.store.records import Changes, Record
+from reconciler.store.repository_records import RepositoryRow
 from reconciler.worker import commits, projections, requests, reviews
 from reconciler.worker.messages import (
     ApplyOptions,

@@ -1,4 +1,4 @@
-"""`/account`: who somebody is here, what they may reach, the keys that they may see, and another password."""
+"""`/account`: a person's identity, projects, keys and password."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,14 +63,14 @@ async def show(call: Call) -> Response:
 
 @routes.add(f"POST {PagePath.ACCOUNT_KEYS}", Subject.PUBLIC)
 async def make_key(call: Call) -> Response:
-    """Make a key, and show it once."""
+    """Create a key, and show it once."""
     form = await forms.read_own_form(call)
     values = _asked(form)
     try:
         key, text = await projects.make_key(call, _members(values))
     except Exception as problem:
         return _page(call, values=values, mistakes=_mistakes(problem))
-    # On this answer alone: a redirect would have to carry the key in a URL, or keep it somewhere.
+    # The key is only on this page: a redirect would have to carry it in a URL, or store it.
     return forms.page("key", status=201, key=key, text=text, **_visitor(call))
 
 
@@ -81,7 +81,7 @@ def _asked(form: Form) -> Mapping[str, Value]:
 
 
 def _members(values: Mapping[str, Value]) -> requests.Members:
-    """The same as the members of a body."""
+    """Return the fields as the members of a body."""
     given = {name: values[name] for name in ("name", "role", "scopes")}
     given["project"], given["personal"] = values["project"] or None, values["whose"] == OWN
     if values["expiry"]:
@@ -90,7 +90,7 @@ def _members(values: Mapping[str, Value]) -> requests.Members:
 
 
 def _mistakes(problem: Exception) -> Sequence[Mistake]:
-    """Say at which field the form is wrong. Raises what no field is to blame for."""
+    """Return the mistakes of the form by field. An error that no field causes is raised again."""
     if isinstance(problem, (changes.Invalid, changes.Conflict)):
         return [Mistake("key-name", problem.message)]
     if isinstance(problem, requests.InvalidBody):
@@ -140,7 +140,7 @@ async def sign_out_everywhere(call: Call) -> Response:
 
 
 async def _change_password(call: Call, form: Form) -> Mistake | None:
-    """Change the password, or return why not. Raises what else `users.replace_password` does."""
+    """Change the password, or return the mistake in the form. Raises the other errors of `users.replace_password`."""
     new = form.text("newPassword")
     try:
         changes.check_password(new)
@@ -158,12 +158,12 @@ async def _change_password(call: Call, form: Form) -> Mistake | None:
 def _page(
     call: Call, *, done: str = "", values: Mapping[str, Value] | None = None, mistakes: Sequence[Mistake] = ()
 ) -> Response:
-    """The whole page as it is now; `values` is what was filled in for a key."""
+    """Return the whole page as it is now; `values` is what was filled in for a key."""
     user, principal = _user(call), call.principal
     can_share, is_admin = projects.may_manage_any(principal), principal.organization_admin
     roles = {name: principal.role_in(name) for name in sorted(call.directory.projects)}
     reached = {name: role.value for name, role in roles.items() if role is not None}
-    # Those whose keys one may make come first: the first is the one that is chosen.
+    # Projects in which the person may create keys come first, because the first one is preselected.
     names = sorted(reached, key=lambda name: not access.permits(call, Permission.MANAGE_KEYS, project=name))
     choices = [(name, name) for name in names] + ([("", EVERY_PROJECT)] if is_admin else [])
     first = {  # the whole organization must be chosen
@@ -204,12 +204,12 @@ def _page(
 
 
 def _user(call: Call) -> User | None:
-    """The person; None for a visitor of a service where nobody signs in."""
+    """Return the person; None for a visitor of a service where nobody signs in."""
     return call.directory.user(call.principal.user or "")
 
 
 def _visitor(call: Call) -> dict[str, Any]:
-    """Whom a page names at its top."""
+    """Return the person that a page names at its top."""
     user = _user(call)
     who = call.principal.name if user is None else user.display_name or user.name
     return {"who": who, "can_sign_out": call.services.anybody is None}

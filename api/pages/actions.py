@@ -1,4 +1,4 @@
-"""Buttons of the console: each is an operation of the API, and its refusals are those of the API."""
+"""Buttons of the console. Each button is one operation of the API, with the API's refusals."""
 
 import re
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ ACTIONS = {
 DONE = {name: action.done for name, action in ACTIONS.items()}
 
 
-DONE_SECONDS = 10  # that the next page may take to say what was done
+DONE_SECONDS = 10  # in which the next page must load to show what was done
 LONGEST_BACK = 2_048  # characters
 _BACK = re.compile(r"/(?!/)[!-\[\]-~]*")  # a path of ours: no host, no backslash that a browser takes for a slash
 
@@ -102,7 +102,7 @@ def local(text: str) -> str:
 
 @routes.add(f"POST {PagePath.ACT}", Subject.PUBLIC)
 async def act(call: Call) -> Response:
-    """Do what a button says, and lead back to its page; or say why it is refused, with the way back."""
+    """Do the action of a button, and lead back to its page; if it is refused, show the reason and a link back."""
     form = await forms.read_own_form(call)
     name, project, back = form.text("action"), form.text("project"), local(form.text("back"))
     action = ACTIONS.get(name)

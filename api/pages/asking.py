@@ -1,6 +1,6 @@
-"""The API as a page uses it: each operation, called inside the process with the visitor's own rights.
+"""The API as pages use it: each operation is called inside the process with the visitor's own rights.
 
-So a page shows what the API answers to the same person, and every permission comes from the same table.
+So a page shows the API's answers to this person, with the API's permissions.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from api.calls import Call, Subject
 from reconciler.model import principals
 
 MOST_BYTES = 16 << 20  # of an answer that a page shows
-UNSEEN = frozenset({403, 404})  # statuses of what a visitor may not see, or what is not there
+UNSEEN = frozenset({403, 404})  # statuses for a hidden or a missing thing
 TOO_LARGE = "This is too large for a page; ask the API for it."
 
 
@@ -73,7 +73,7 @@ class Api:
         return msgspec.json.decode(text) if pieces.is_json else text.decode("utf-8", "replace")
 
     async def maybe(self, operation: str, *, project: str = "", **asked: Any) -> Any:
-        """Call an operation; None for what the visitor may not see, and for what is not there."""
+        """Call an operation; None if the visitor may not see the thing, or it does not exist."""
         try:
             return await self.ask(operation, project=project, **asked)
         except errors.Problem as problem:

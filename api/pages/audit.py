@@ -52,7 +52,7 @@ async def show_audit(view: View) -> Response:
 
 
 def _instant(text: str, now: datetime) -> str:
-    """Return the instant that a duration before now is, `24h` for instance; any other text as it is."""
+    """Return the instant at a duration before now, such as `24h`. Return any other text unchanged."""
     found = DURATION.fullmatch(text.strip())
     return rfc3339(now - int(found[1]) * UNITS[found[2]]) if found else text
 

@@ -63,8 +63,8 @@ def _destination(configuration: str, component: Mapping[str, Any]) -> str:
 
 
 async def _rendered(view: View, project: str, name: str) -> dict[str, Any]:
-    """Return the `text` that Collectors run, or the `reason` why there is none or why it is not shown; and the `change`
-    from the text before, which has lines or a `reason` too.
+    """Return the `text` that Collectors run, or the `reason` why it is missing or hidden; and the `change` from the
+    previous text, which has lines or a `reason` too.
     """
     text, reason = await _text(view, project, name)
     if reason:
@@ -88,8 +88,8 @@ async def _text(view: View, project: str, name: str, **query: str) -> tuple[str,
 
 
 def _describe(project: str, configuration: str, deliveries: Mapping[str, Mapping[str, Any]]) -> flow_picture.Describe:
-    """Return the words in the box of a component: the rate and the state of a destination that the service delivers to,
-    else what it is.
+    """Return the words in the box of a component: rate and state for a destination that the service delivers to,
+    otherwise its type.
     """
 
     def describe(kind: str, component: Mapping[str, Any]) -> tuple[str, str, str, str]:

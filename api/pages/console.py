@@ -5,8 +5,8 @@ A page of the console is a handler of a `View`:
 @console.page("GET /runs", known=("repository",))
 async def show_runs(view: View) -> Response: ...
 
-It asks the API (`view.api`), and renders one template. All of it is HTML from here: without scripts it is the same
-page, which then does not update itself.
+It asks the API (`view.api`), and renders one template. The server makes all HTML: without scripts, a page is the same
+but does not update itself.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -51,8 +51,8 @@ class View:
     """One look at a page: the visitor's API, the chosen project, the query, and the time."""
 
     def __init__(self, call: Call, query: Query, *, here: str = "") -> None:
-        """The query must have been checked. `here` is the path of the page, where it is not the call's own. Raises
-        `NotFound` for a project out of reach.
+        """Make the view. The query must have been checked. `here` is the path of the page, if it differs from the
+        call's. Raises `NotFound` for a project out of reach.
         """
         self._path = here or call.scope["path"]
         self.call = call
@@ -60,7 +60,7 @@ class View:
         self.query = query
         self.now = call.services.clock()
         events = call.services.events
-        self.position = events.id_of(events.last)  # before anything is read: what changes from now on is an event
+        self.position = events.id_of(events.last)  # taken before anything is read: every later change is an event
         self.unread: list[str] = []  # projects whose delivery is not known yet
         self.missing: dict[str, str] = {}  # instances whose part of the delivery is missing, and why
         principal = call.principal
@@ -86,11 +86,11 @@ class View:
         return self.api.may(ACTIONS[action].operation, project=project)
 
     def text(self, name: str) -> str:
-        """A parameter of the query; empty when it is not given."""
+        """Return a parameter of the query; empty when it is not given."""
         return self.query.text(name) or ""
 
     def link(self, path: str, **query: object) -> str:
-        """Return a path with a query that keeps the chosen project. What is empty is left out."""
+        """Return a path with a query that keeps the chosen project. Empty values are left out."""
         told = {"project": self.chosen, **query}
         text = urlencode({name: value for name, value in told.items() if value not in ("", None)})
         return f"{path}?{text}" if text else path
@@ -118,7 +118,7 @@ class View:
         ]
 
     def page(self, template: str, *, section: str, live: str = "", status: int = 200, **values: Any) -> Response:
-        """Render a page. `live` names the types of events, with spaces between, after which it is shown anew."""
+        """Render a page. `live` names the types of events that refresh it, separated by spaces."""
         user: User | None = self.call.directory.user(self.call.principal.user or "")
         cookies = auth.cookies(self.call)
         done = auth.read_cookie(self.call.headers, cookies.done)

@@ -12,7 +12,7 @@ from api.pages.console import View
 from api.pages.forms import PagePath
 from api.requests import Query
 
-MOST_SHOWN = 100  # destinations; what needs somebody is on top
+MOST_SHOWN = 100  # destinations; those with problems come first
 MOST_DEAD = 20
 WIDTH, HEIGHT = 300, 60  # of a chart, in the units of the SVG
 ONE = f"{PagePath.DELIVERY}/{{of}}/{{name}}"
@@ -41,13 +41,13 @@ async def show(view: View) -> Response:
 
 @console.page(f"GET {ONE}/test")
 async def lead_back(view: View) -> Response:
-    """Lead to the page of the destination: a test is sent by its button alone."""
+    """Lead to the page of the destination: only its button sends a test."""
     return forms.elsewhere(view.call.scope["path"].removesuffix("/test"))
 
 
 @console.routes.add(f"POST {ONE}/test", Subject.PUBLIC)
 async def test(call: Call) -> Response:
-    """Send a test record, and show what came of it on the page of the destination."""
+    """Send a test record, and show the result on the page of the destination."""
     await forms.read_own_form(call)
     project, name = call.parameters["of"], call.parameters["name"]
     answer = await Api(call).ask("POST /v1/destinations/{name}/delivery/test", project=project, body={}, name=name)
@@ -95,7 +95,9 @@ class Chart(NamedTuple):
 
 
 def charts(samples: Sequence[Mapping[str, Any]], interval: int, *, now: Mapping[str, Any] | None = None) -> list[Chart]:
-    """Draw the last hour: records per second delivered, records queued, and what failed. A delivery is its end."""
+    """Draw the last hour: records delivered per second, records queued, and failures. A record counts at the time of
+    its delivery.
+    """
     delivered = [one["delivered"] / interval for one in samples]
     queued = [one["queued"] for one in samples]
     if now is not None:
@@ -109,11 +111,11 @@ def charts(samples: Sequence[Mapping[str, Any]], interval: int, *, now: Mapping[
     ]
 
 
-MOST_POINTS = 61  # those of an hour, and now
+MOST_POINTS = 61  # one for each minute of an hour, and now
 
 
 def _chart(title: str, values: Sequence[float], *, is_bad: bool = False) -> Chart:
-    """Draw one line; the newest value is at the right, and a chart without values is empty."""
+    """Draw one line, with the newest value at the right. A chart without values is empty."""
     top = max(values, default=0)
     step = WIDTH / (MOST_POINTS - 1)
     begin = WIDTH - step * (len(values) - 1)

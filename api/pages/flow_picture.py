@@ -38,7 +38,7 @@ class Picture(NamedTuple):
 
 
 Describe = Callable[[str, Mapping[str, Any]], tuple[str, str, str, str]]
-"""Returns name, detail, page and tone of a component, by its kind."""
+"""Returns the name, detail, page and tone of a component of a kind."""
 
 
 def draw(spec: Mapping[str, Any], describe: Describe) -> Picture:
@@ -64,7 +64,7 @@ def draw(spec: Mapping[str, Any], describe: Describe) -> Picture:
         return x, x + len(drawn) * (WIDTH + GAP) - GAP
 
     def heights(count: int) -> list[int]:
-        """The middles of rows, in the middle of the picture."""
+        """Return the heights of the middles of rows, centred in the picture."""
         top = middle - (count * (HEIGHT + BETWEEN) - BETWEEN) // 2 + HEIGHT // 2
         return [top + number * (HEIGHT + BETWEEN) for number in range(count)]
 
@@ -94,6 +94,6 @@ def _own(component: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _line(x: int, y: int, to_x: int, to_y: int) -> str:
-    """Return a path from one point to another that leaves and arrives level."""
+    """Return a path from one point to another that is horizontal at both ends."""
     bend = (to_x - x) // 2
     return f"M{x} {y} C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PagePath:
-    """The paths of pages, each spelled once."""
+    """The paths of pages."""
 
     HOME = "/"
     SIGN_IN = "/sign-in"
@@ -38,7 +38,7 @@ class PagePath:
     EVERYWHERE = "/account/sessions/end"
     SIGN_OUT = "/sign-out"
     SIGNED_OUT = "/signed-out"
-    NOTIFICATION_TYPES = "/docs/notifications"  # what each type means: notifications lead there
+    NOTIFICATION_TYPES = "/docs/notifications"  # the explanation of each type: notifications link to it
     STYLE = "/assets/style.css"
     ICON = "/assets/icon.svg"
     FAVICON = "/favicon.ico"
@@ -60,7 +60,7 @@ class PagePath:
     KEYS = "/keys"
 
 
-# Forms that a browser sends: proved to come from a page of ours, read with limits, each field text.
+# Forms that a browser sends. They must come from one of our pages. They are read within limits, and each field is text.
 
 MAX_BYTES = 16 << 10  # of a body: the longest field is a password of 1,024 bytes, and each may be written as three
 MOST = 32  # fields
@@ -80,22 +80,22 @@ class Form:
             raise errors.BadRequest(f"The form is not at most {MOST} fields in percent-encoded UTF-8.") from None
 
     def text(self, name: str) -> str:
-        """A field; empty when it is not there. Raises `BadRequest` for two."""
+        """Return a field; empty when it is not there. Raises `BadRequest` for two."""
         values = self.texts(name)
         if len(values) > 1:
             raise errors.BadRequest(f"The field `{name}` is given more than once.")
         return values[0] if values else ""
 
     def texts(self, name: str) -> list[str]:
-        """Every value of a field."""
+        """Return every value of a field."""
         return list(self._fields.get(name, ()))
 
 
 async def read_form(call: Call) -> Form:
-    """The form in a request's body; such a request has no query.
+    """Return the form in a request's body. The request must have no query.
 
-    Where somebody is signed in, the call is judged again when the body has arrived. Raises `Forbidden` for what no page
-    of ours sent, `UnknownType`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `auth.again` does.
+    If a person is signed in, the call is judged again when the body has arrived. Raises `Forbidden` for a form that
+    none of our pages sent, `UnknownType`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and the errors of `auth.again`.
     """
     requests.none_known(call.query)
     auth.check_origin(call, needs_proof=True)
@@ -108,33 +108,33 @@ async def read_form(call: Call) -> Form:
     return Form(b"".join(pieces))
 
 
-# What is wrong with a form, as its page shows it: each sentence beside its field, and all of them on top.
+# Mistakes in a form. The page shows each sentence beside its field, and all of them at the top.
 
 
 class Mistake(NamedTuple):
-    """`field` is the id of an input on the page; empty for the form as a whole."""
+    """A mistake in a form. `field` is the id of an input on the page, or empty for the whole form."""
 
     field: str
     sentence: str
 
 
-# Who looks at a page: somebody signed in, a visitor of a service where nobody signs in, or a stranger.
+# The visitor of a page: a signed-in person, anybody if the service needs no sign-in, or a stranger.
 #
-# Pages need no credential, so each asks here. A key means nothing to them.
+# Pages need no credential, so each one checks the visitor here. Pages ignore keys.
 
 GONE = "You are not signed in any more, and nothing was changed."
 
 
 async def recognise(call: Call) -> bool:
-    """Return True when somebody is signed in; then they are the call's principal."""
+    """Return True if a person is signed in, who is then the call's principal."""
     anybody = call.services.anybody
     call.caller = await auth.browser(call) if anybody is None else Caller(anybody, call.directory)
     return call.caller is not None
 
 
 async def read_own_form(call: Call) -> Form:
-    """The form that somebody sends who is signed in. Raises `Unauthenticated` for a stranger, and what `read_form`
-    does.
+    """Return the form that a signed-in person sends. Raises `Unauthenticated` for other visitors, and the errors of
+    `read_form`.
     """
     if not await recognise(call):
         challenge = (b"www-authenticate", auth.OF_KEYS)
@@ -143,7 +143,7 @@ async def read_own_form(call: Call) -> Form:
 
 
 def asked_back(call: Call) -> str:
-    """The local path that a query names to come back to. Raises `BadRequest`."""
+    """Return the local path in a query to which the browser returns afterwards. Raises `BadRequest`."""
     query = requests.Query(call.query, known=frozenset({"back"}), strict=False)
     query.check()
     return flows.local_path(query.text("back") or "")
@@ -161,13 +161,13 @@ HTML = b"text/html; charset=utf-8"
 
 
 def elsewhere(place: str, *headers: Header) -> Response:
-    """See there instead (RFC 9110, 15.4.4): a browser asks for it with GET. `place` is ASCII, as URLs are."""
+    """Answer 303, so that the browser loads another page with GET (RFC 9110, 15.4.4). `place` is ASCII, as URLs are."""
     location = (b"location", place.encode("ascii"))
     return Empty(status=303, headers=(location, (b"content-length", b"0"), *headers))
 
 
 def page(template: str, *, status: int = 200, headers: tuple[Header, ...] = (), **values: object) -> Response:
-    """The page of a template. What it uses must be given; all of it is text, and none of it HTML."""
+    """Return the page of a template. Every variable that it uses must be given, as text and not as HTML."""
     html = _environment().get_template(f"{template}.html").render(values)
     # A lone surrogate, which JSON may spell, is no text that can be sent.
     return Content(html.encode("utf-8", "replace"), media_type=HTML, status=status, headers=headers)
@@ -207,7 +207,7 @@ CHALLENGE = b"www-authenticate"
 
 
 class FailureLink(NamedTuple):
-    """A link from a page to another."""
+    """A link from the page of a failure to another page."""
 
     place: str
     words: str
@@ -218,13 +218,13 @@ OVERVIEW = FailureLink(PagePath.HOME, "Go to the overview")
 
 
 def failure_page(_call: Call, problem: Problem) -> Response:
-    """The page of a failure."""
+    """Return the page of a failure."""
     heading = HEADINGS.get(problem.status) or HTTPStatus(problem.status).phrase
-    # With `Basic` among them a browser would ask for a password in a window of its own.
+    # If `Basic` were among them, a browser would ask for a password in its own window.
     headers = tuple((name, auth.OF_KEYS if name == CHALLENGE else value) for name, value in problem.headers)
     told = {"heading": heading, "sentences": problem.sentences, "links": (OVERVIEW, ACCOUNT)}
     return page("message", status=problem.status, headers=headers, **told)
 
 
 STYLE = Style(OF_PAGES, failure_page)
-"""The form of pages."""
+"""The style of answers on the paths of pages."""

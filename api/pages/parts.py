@@ -8,7 +8,9 @@ from api.pages.console import View
 
 
 class Part(NamedTuple):
-    """Lines of a list from `first` to `last`, which count from 1, of `total`; `following` is empty at the end."""
+    """The lines `first` to `last` of a list, counted from 1, of `total`. `following` is the query of the next part,
+    empty at the end.
+    """
 
     lines: Sequence[Any]
     first: int
@@ -23,7 +25,7 @@ class Part(NamedTuple):
 
 
 def of(view: View, lines: Sequence[Any], *, most: int) -> Part:
-    """Return the lines after the number that the query names as `after`, at most `most`."""
+    """Return at most `most` lines after the number in the query's `after`."""
     text = view.text("after")
     before = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(len(lines))) else 0
     before = before if before < len(lines) else 0

@@ -1,4 +1,4 @@
-"""All that is wrong in one list: what it is, where, why, and a button for what can be done about it."""
+"""All problems in one list: each with the thing, its place, the cause, and buttons for actions that may help."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from reconciler.model.text import counted
 
 MOST_OF_ONE = 200  # refused resources of a repository
 REFUSED = ("invalid", "error", "forbidden", "in-use")
-SHOWN_ELSEWHERE = frozenset(  # notifications of what stands in this list itself
+SHOWN_ELSEWHERE = frozenset(  # notifications whose causes are in this list anyway
     {
         *("RepositoryUnreachable", "RepositoryHeld", "PruneHeld", "ResourcesInvalid", "ConfigurationIncomplete"),
         *("DeliveryStale", "DeliveryFailing", "DeadLetters"),
@@ -25,8 +25,8 @@ WANTING = "Resources that do not work"
 
 
 class Problem(NamedTuple):
-    """One line: the state, the thing with its page, its place with the address at the forge, the cause, and what the
-    buttons are about: `actions` are names of blocks in the template.
+    """One line of the list: the state, the thing with its page, its place with the address at the forge, the cause, and
+    the subject of its buttons. `actions` are names of blocks in the template.
     """
 
     state: str

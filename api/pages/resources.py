@@ -47,7 +47,9 @@ async def search(view: View) -> Response:
 
 
 async def _search(view: View, asked: Mapping[str, str]) -> tuple[list[dict[str, Any]], str]:
-    """Return at most a page of rows, each with its `project`, and where the next page begins: `project/Kind/name`."""
+    """Return at most a page of rows, each with its `project`, and the beginning of the next page:
+    `project/Kind/name`.
+    """
     begin, _, after = asked["after"].partition("/")
     found: list[dict[str, Any]] = []
     for project in (one for one in view.scope if one >= begin):
@@ -75,7 +77,7 @@ async def show(view: View) -> Response:
 
 
 async def read(view: View, project: str, kind: str, name: str) -> dict[str, Any]:
-    """Return all that a page tells of a resource: its YAML, history, references, and a difference if one is asked for.
+    """Return everything that the page of a resource shows: its YAML, history, references, and a requested difference.
 
     A deleted resource has its history alone. Raises `NotFound` for one that never existed.
     """
@@ -114,7 +116,7 @@ async def _versions(view: View, about: Mapping[str, str], *, limit: int) -> list
 
 
 async def _change(view: View, about: Mapping[str, str], latest: int) -> dict[str, Any] | None:
-    """Return the fields between two versions: those that the query names, else between the last two."""
+    """Return the fields that differ between the two versions in the query, by default the last two."""
     version = _number(view.text("version"), highest=latest) or latest
     earlier = _number(view.text("from"), highest=latest)
     query = {"from": earlier} if earlier else {}
@@ -125,13 +127,13 @@ async def _change(view: View, about: Mapping[str, str], latest: int) -> dict[str
 
 
 def _number(text: str, *, highest: int) -> int | None:
-    """Return a version that a query names; None for anything else."""
+    """Return the version number in a query; None for any other text."""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(highest))
     return int(text) if is_number and 0 < int(text) <= highest else None
 
 
 def to_yaml(resource: Mapping[str, Any]) -> str:
-    """Return what a user owns of a resource as YAML. Secrets are masked already."""
+    """Return the parts of a resource that a user owns as YAML. Secrets are masked already."""
     owned = {key: resource[key] for key in OWNED if key in resource}
     if isinstance(owned.get("metadata"), dict):
         owned["metadata"] = {key: value for key, value in owned["metadata"].items() if key not in SERVER_KEYS}

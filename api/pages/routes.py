@@ -28,7 +28,7 @@ from reconciler.notifications import rendering
 
 routes = Routes(forms.STYLE)
 
-# The files that pages are shown with. All of them come from here.
+# The static files of pages. All of them come from this service.
 
 assets = Routes(Style(OF_ASSETS, forms.failure_page))
 ASSETS = Path(__file__).with_name("assets")
@@ -70,9 +70,9 @@ def _file(name: str, media_type: bytes) -> Content:
     return Content((ASSETS / name).read_bytes(), media_type=media_type)
 
 
-# The page that notifications lead to: what each type means and what to do.
+# The page that notifications link to: it explains each type and what to do.
 #
-# It tells nothing of this installation, so that nobody need sign in for it.
+# It contains nothing about this installation, so it needs no sign-in.
 
 
 @routes.add(f"GET {PagePath.NOTIFICATION_TYPES}", Subject.PUBLIC)

@@ -39,7 +39,7 @@ async def show_runs(view: View) -> Response:
 
 
 def _actions(view: View, repository: Mapping[str, Any]) -> list[str]:
-    """Return the buttons for a repository, as far as the visitor may press them."""
+    """Return the buttons for a repository that the visitor may use."""
     project = repository["project"]
     wanted = ["resume"] if repository["suspension"] else ["reconcile", "suspend"]
     if repository["held"] and repository["held"]["approvable"]:

@@ -24,7 +24,7 @@ from reconciler.store.contract import StoreFault
 
 routes = Routes(forms.STYLE)
 
-# `/sign-out` and `/signed-out`: here, and at the provider as well.
+# `/sign-out` and `/signed-out`: signing out here and at the provider.
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +39,13 @@ async def sign_out(call: Call) -> Response:
     session, cookies = None, auth.cookies(call)
     try:
         session = await call.services.sessions.end(forms.session_token(call))
-    except StoreFault as fault:  # it counts no more, even so; the browser is told so in any case
+    except StoreFault as fault:  # the session has ended nevertheless, and the browser is told so
         log.error("That somebody signed out could not be written, and is tried again: %s", fault.message)
     if session is not None:
         await audit_events.signed_out(call, call.directory.user(session.user))
     cookie = cookies.taken(cookies.session)
     provider = call.services.provider
-    # Without a hint too, which a long ID token is not kept as: then the provider asks whether it shall.
+    # This works without a hint too: a long ID token is not kept, and then the provider asks the person.
     if provider is not None and session is not None:
         elsewhere = await provider.end_session(id_token=session.id_token)
         if elsewhere is not None:
@@ -62,23 +62,23 @@ async def show_signed_out(_call: Call) -> Response:
     return page("message", heading=OUT, sentences=sentences, links=(AGAIN,))
 
 
-# How often pages that cost something may be asked for from one address, by whoever is unknown.
+# The rate limit for unknown callers of expensive pages, by address.
 
-# An office that comes to work behind one address; each sign-in is counted when it begins and when it comes back. Of
-# passwords that are wrong, far fewer pass.
+# Enough for an office behind one address. Each sign-in counts twice, at its beginning and at its return. The limit for
+# wrong passwords is much lower.
 MOST_AT_ONCE = 120
 
 
 def check_pace(call: Call) -> None:
-    """Count a request. Raises `TooMany`."""
+    """Count a request of the client's address. Raises `TooMany`."""
     seconds = call.services.paces.take(auth.address(call), MOST_AT_ONCE, now=asyncio.get_running_loop().time())
     if seconds > 0:
         raise errors.TooMany("Too many people sign in from this address at once; wait a little.", after=seconds)
 
 
-# `/oidc/sign-in` and `/oidc/redirect`: through the provider and back, where people sign in there (`auth.type: oidc`).
+# `/oidc/sign-in` and `/oidc/redirect`: signing in through the provider (`auth.type: oidc`).
 #
-# What goes wrong is told in one sentence to the person, and to the operator in the log, under the same id.
+# A failure is one sentence for the person, and a log line for the operator with the same id.
 
 ANOTHER = "Sign out at the provider, to come as somebody else"
 NOT_SIGNED_IN = "You are not signed in"
@@ -104,7 +104,7 @@ async def begin_sign_in(call: Call) -> Response:
 
 
 async def lead_to_provider(call: Call, *, back: str) -> Response:
-    """Straight to the provider, and to `back`, a path of ours, from there."""
+    """Lead the browser to the provider, and from there to `back`, a local path."""
     check_pace(call)
     try:
         place, cookie = await _leave(call, back=back)
@@ -114,7 +114,7 @@ async def lead_to_provider(call: Call, *, back: str) -> Response:
 
 
 async def _leave(call: Call, *, back: str, invitation: str = "") -> tuple[str, Header]:
-    """Return the URL at which the browser signs in, and the cookie that it takes along. Raises `UNUSABLE`."""
+    """Return the URL at which the browser signs in, and the cookie for its return. Raises `UNUSABLE`."""
     services, cookies = call.services, auth.cookies(call)
     flow = flows.begin_flow(back=back, invitation=invitation, now=services.clock().timestamp())
     place = await _provider(call).authorization(flow)
@@ -124,10 +124,10 @@ async def _leave(call: Call, *, back: str, invitation: str = "") -> tuple[str, H
 
 @routes.add(f"GET {PagePath.CALLBACK}", Subject.PUBLIC)
 async def come_back(call: Call) -> Response:
-    """Let somebody in whom the provider has signed in."""
+    """Handle the return from the provider: sign the person in."""
     _provider(call)
     if call.scope["method"] != "GET":
-        raise errors.MethodNotAllowed("GET")  # a look without an answer would use up the code
+        raise errors.MethodNotAllowed("GET")  # a HEAD request would use up the code without an answer
     check_pace(call)
     services = call.services
     sealed = auth.read_cookie(call.headers, auth.cookies(call).flow)
@@ -148,8 +148,8 @@ async def come_back(call: Call) -> Response:
 
 
 async def _of_another_way(call: Call) -> Response:
-    """The end of a way that this browser did not begin, or of which it keeps nothing: of two windows that begin, the
-    later one's cookie stays, and is left for it. Who is signed in by now needs neither.
+    """Answer a return for which this browser has no fitting cookie. Of two windows that begin a sign-in, only the later
+    one's cookie exists, so it is kept. A person who is signed in by now needs neither window.
     """
     if await forms.recognise(call):
         return forms.elsewhere(PagePath.ACCOUNT)
@@ -159,7 +159,7 @@ async def _of_another_way(call: Call) -> Response:
 
 
 async def _enter(call: Call, flow: Flow, callback: Mapping[str, list[str]]) -> Response:
-    """Let somebody in who came back. Raises what `Provider.proved` does."""
+    """Sign in the person who returned. Raises the errors of `Provider.proved`."""
     services, cookies = call.services, auth.cookies(call)
     assert services.people is not None
     proved = await _provider(call).proved(callback, flow)
@@ -175,7 +175,7 @@ async def _enter(call: Call, flow: Flow, callback: Mapping[str, list[str]]) -> R
 
 
 async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted) -> Response:
-    """The provider knows this person, and nothing here is theirs."""
+    """Answer a person whom the provider knows, but who has no access here."""
     links = [FailureLink(PagePath.INVITATION, "Use an invitation code")] if call.services.takes_invitations else []
     links.append(AGAIN)
     elsewhere = await _provider(call).end_session(id_token=proved.id_token)
@@ -186,14 +186,14 @@ async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted
 
 
 def _provider(call: Call) -> Provider:
-    """The provider. Raises `NotFound` where there is none."""
+    """Return the provider. Raises `NotFound` where there is none."""
     if call.services.provider is None:
         raise errors.NotFound("People do not sign in through a provider here.")
     return call.services.provider
 
 
 def _unusable(call: Call, problem: ReconcilerError) -> Response:
-    """The provider does not answer, or is not fit for use; the log has why, and the page the id to find it by."""
+    """Answer that the provider cannot be used. The log has the reason, and the page has the id to find it."""
     asking = f"Tell whoever runs this service: its log has the cause under the id {call.request}."
     fields = {"fields": {"request": call.request}}
     if isinstance(problem, discovery.ProviderUnfit):
@@ -213,21 +213,21 @@ def _message(
     *links: FailureLink,
     headers: tuple[Header, ...] = (),
 ) -> Response:
-    """A page at the end of a way; its cookie is not needed any more."""
+    """Return a page that ends a sign-in, and remove its cookie."""
     cookies = auth.cookies(call)
     headers = (*headers, cookies.taken(cookies.flow))
     return page("message", status=status, headers=headers, heading=heading, sentences=sentences, links=links)
 
 
 def _parameters(query: bytes) -> dict[str, list[str]]:
-    """Every parameter that the provider sent along. Raises `BadRequest`."""
+    """Return every parameter that the provider sent along. Raises `BadRequest`."""
     try:
         return parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=requests.MOST, errors="strict")
     except ValueError:
         raise errors.BadRequest("What the provider sent along cannot be read.") from None
 
 
-# `/sign-in`: a name and a password, where people have one (`auth.type: local`).
+# `/sign-in`: signing in with a name and a password (`auth.type: local`).
 
 WRONG = "The name or the password is wrong."
 CHANGED = "Your access was changed while you signed in; sign in once more."
@@ -235,7 +235,7 @@ CHANGED = "Your access was changed while you signed in; sign in once more."
 
 @routes.add(f"GET {PagePath.SIGN_IN}", Subject.PUBLIC)
 async def show_sign_in(call: Call) -> Response:
-    """Show the form of a name and a password, or lead to where people sign in."""
+    """Show the form for a name and a password, or lead to the provider."""
     back = forms.asked_back(call)
     if call.services.auth_type == "oidc":
         return await lead_to_provider(call, back=back)
@@ -246,7 +246,7 @@ async def show_sign_in(call: Call) -> Response:
 
 @routes.add(f"POST {PagePath.SIGN_IN}", Subject.PUBLIC)
 async def sign_in(call: Call) -> Response:
-    """Begin a session."""
+    """Check a name and a password, and begin a session."""
     if call.services.auth_type != "local":
         raise errors.NotFound("People do not sign in with a password here.")
     form = await forms.read_form(call)
@@ -272,21 +272,21 @@ def _form(*, back: str, name: str = "", mistakes: tuple[Mistake, ...] = ()) -> R
     return page("sign-in", status=401 if mistakes else 200, headers=headers, back=back, name=name, mistakes=mistakes)
 
 
-# `/invitation`: a code that somebody was given, taken along through the provider.
+# `/invitation`: a person enters an invitation's code, and then signs in through the provider.
 
 NO_CODE = "This is no invitation code: it begins with rci_ and has 47 characters."
 
 
 @routes.add(f"GET {PagePath.INVITATION}", Subject.PUBLIC)
 async def show_invitation(call: Call) -> Response:
-    """Show the form of a code."""
+    """Show the form for an invitation's code."""
     _check_invitations(call)
     return page("invitation", mistakes=())
 
 
 @routes.add(f"POST {PagePath.INVITATION}", Subject.PUBLIC)
 async def use_invitation(call: Call) -> Response:
-    """Take a code along to the provider."""
+    """Lead to the provider with an invitation's code."""
     _check_invitations(call)
     form = await forms.read_form(call)
     check_pace(call)
@@ -297,7 +297,7 @@ async def use_invitation(call: Call) -> Response:
         place, cookie = await _leave(call, back=PagePath.ACCOUNT, invitation=code)
     except UNUSABLE as problem:
         return _unusable(call, problem)
-    # A redirect of a form would count as one to the provider, which `form-action` of these pages forbids.
+    # A redirect would make the form lead to the provider, which `form-action` of these pages forbids.
     sentence = "Your invitation counts when the provider has signed you in."
     return page("onwards", headers=(cookie,), place=place, heading="Sign in", sentence=sentence)
 

@@ -22,8 +22,8 @@ WANTING = ",".join(state for state in conditions.State if state is not condition
 
 
 class State(NamedTuple):
-    """A word, and one sentence of why; empty if nothing is to be said. The word decides the colour (`words.tone`),
-    unless `tone` names one.
+    """A word, and one sentence with the reason, which may be empty. The word decides the colour (`words.tone`), unless
+    `tone` names one.
     """
 
     word: str
@@ -49,7 +49,7 @@ def of_repository(repository: Mapping[str, Any]) -> State:
 
 
 def of_resource(status: Mapping[str, Any]) -> State:
-    """Say if a resource does what it is for, by its `status`."""
+    """Say if a resource works as declared, by its `status`."""
     word, reason = conditions.condition_of(status)
     if word is not conditions.State.READY:
         return State(wanting_word({"state": word}), reason or "")
@@ -70,7 +70,9 @@ def _is(count: int) -> str:
 
 
 def wanting_word(row: Mapping[str, Any]) -> str:
-    """Return the state of a row of the search. A Configuration that is idle is told from a destination without work."""
+    """Return the state of a row of the search. The word for an idle Configuration differs from that for a destination
+    without work.
+    """
     return "does not deliver" if row["state"] == conditions.State.IDLE else str(row["state"])
 
 
@@ -82,15 +84,15 @@ def resource_page(project: str, kind: str, name: str) -> str:
 
 
 def line_address(repository: Mapping[str, Any], commit: str | None, path: str, line: int) -> str:
-    """Return the address of a line at the forge; empty where nobody knows it."""
+    """Return the address of a line at the forge; empty if it is unknown."""
     pattern = repository.get("link") or ""
     told = {"{commit}": quote(commit or ""), "{path}": quote(path), "{line}": str(line)}
     return re.sub(r"\{(?:commit|path|line)\}", lambda found: told[found[0]], pattern) if commit else ""
 
 
 async def search(view: View, states: str, kind: str = "") -> tuple[list[dict[str, Any]], bool]:
-    """Return the first resources of each chosen project that are in some states, as the search of the API tells them,
-    each with its `project`; and True if a project has more.
+    """Return the first resources of each chosen project in these states, as rows of the API's search, each with its
+    `project`; and True if a project has more.
     """
     query = {"status": states, "kind": kind, "limit": MOST_SEARCHED}
     found, is_cut = list[dict[str, Any]](), False
@@ -116,7 +118,7 @@ class Configurations(NamedTuple):
 
 
 async def configurations(view: View, deliveries: Iterable[Mapping[str, Any]]) -> Configurations:
-    """Return the Configurations of the chosen projects, whose deliveries are given."""
+    """Return the Configurations of the chosen projects, given the deliveries."""
     reached: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for one in deliveries:
         for name in one["configurations"]:
@@ -128,7 +130,7 @@ async def configurations(view: View, deliveries: Iterable[Mapping[str, Any]]) ->
     delivering.sort(key=lambda one: not one["verdict"].reason)
     wanting, has_more_wanting = await search(view, WANTING, "Configuration")
     ready, has_more_ready = await search(view, conditions.State.READY, "Configuration")
-    # While the service reads Configurations, it is not known which of those that are ready deliver.
+    # While the service reads Configurations, it is unknown which ready ones deliver.
     known = [one for one in ready if one["project"] not in view.unread]
     rendered = [one for one in known if (one["project"], one["name"]) not in reached]
     return Configurations(delivering, rendered, wanting, has_more_ready, has_more_wanting)
@@ -146,9 +148,9 @@ async def repositories(view: View) -> list[dict[str, Any]]:
 
 
 async def deliveries(view: View) -> list[dict[str, Any]]:
-    """Return the deliveries of the chosen projects, each with its `project`: what needs somebody first, then by age of
-    the oldest record, then by depth. Projects whose Configurations are still being read become `view.unread`, instances
-    that did not answer `view.missing`.
+    """Return the deliveries of the chosen projects, each with its `project`. Those with problems come first, then the
+    order is by age of the oldest record, then by depth. Projects whose Configurations are still being read are added to
+    `view.unread`, and instances that did not answer to `view.missing`.
     """
     turns = asyncio.Semaphore(MOST_ASKED)
 
@@ -164,7 +166,7 @@ async def deliveries(view: View) -> list[dict[str, Any]]:
         note_missing(view, answer)
         return [{**one, "project": project} for one in answer.get("deliveries", ())]
 
-    # At once, because each waits for another replica that does not answer.
+    # All at once, because each may wait for a replica that does not answer.
     found = [one for each in await asyncio.gather(*map(ask, view.scope)) for one in each]
     found.sort(key=lambda one: (one["project"], one["destination"]))
     found.sort(key=lambda one: -one["queue"]["records"])
@@ -186,6 +188,6 @@ async def notifications(view: View, *, is_open: bool = True) -> list[dict[str, A
 
 
 def is_pending(notification: Mapping[str, Any]) -> bool:
-    """Return True for a notification whose cause goes on, and that the visitor did not dismiss."""
+    """Return True for an open notification that the visitor did not dismiss."""
     labels, status = notification["metadata"]["labels"], notification["status"]["userStatus"]
     return bool(labels.get("service/state") == "open" and status != "dismissed")

@@ -75,7 +75,9 @@ def tone(state: str) -> str:
 
 
 def value(found: object) -> str:
-    """Return a value of a field as text: JSON but for text itself; of one that was cut, its beginning."""
+    """Return a value of a field as text: a text as it is, other values as JSON, and the beginning of a value that was
+    cut.
+    """
     if isinstance(found, dict) and found.keys() == {"begins", "bytes"}:
         return visible(f"{found['begins']}... ({found['bytes']} bytes)")
     return visible(found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))
@@ -85,8 +87,8 @@ CONTEXT = 3  # unchanged lines around a change
 
 
 def line_changes(old: str, new: str) -> list[tuple[str, str]]:
-    """Return the lines in which two texts differ, with some around them: pairs of `added`, `removed`, `same` or `gap`,
-    and the line.
+    """Return the lines in which two texts differ, with some lines around them, as pairs: `added`, `removed`, `same` or
+    `gap`, and the line.
     """
     marks = {"+": "added", "-": "removed", " ": "same"}
     found = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=CONTEXT))[2:]
@@ -97,7 +99,9 @@ MOST_LINES = 600  # of a difference that a page shows
 
 
 def difference(old: str, new: str) -> dict[str, Any]:
-    """Return the first `lines` in which two texts differ, the `counts` of all by kind, and if there are `more`."""
+    """Return the first `lines` in which two texts differ, the `counts` of all by kind, and True in `more` if lines are
+    left out.
+    """
     lines = line_changes(old, new)
     return {"lines": lines[:MOST_LINES], "counts": Counter(kind for kind, _ in lines), "more": len(lines) > MOST_LINES}
 
@@ -113,4 +117,4 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "lines": visible_lines,
     "shown": visible,  # a name, without characters that change how others are read
 }
-"""The same by their names in templates."""
+"""The functions above by their names in templates."""

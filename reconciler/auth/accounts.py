@@ -101,7 +101,7 @@ class Accounts:
     async def _reload_or_log(self) -> None:
         try:
             await self.reload()
-        except StoreFault as fault:  # the next amendment finds it missing again
+        except StoreFault as fault:  # the next amendment tries again
             log.warning("Changes of access by another replica could not be read: %s", fault.message)
 
     async def reload(self) -> None:
@@ -109,7 +109,7 @@ class Accounts:
         while True:
             known = self.directory.number
             found = await self._store.directory()
-            # An amendment that came meanwhile may be missing in it.
+            # The rows may lack an amendment that came meanwhile.
             if found.number >= self.directory.number or self.directory.number == known:
                 self.directory = found
                 return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # The change of a sign-in: one amendment, and its audit event.
 
-MOST_TOLD = 20  # rules or projects in one event or sentence: whoever signs in chooses how many there are
+MOST_TOLD = 20  # rules or projects in one event or sentence: the provider's claims decide how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def sign_in_amendment(
     roles = {name: after.roles.get(name) for name in projects if before.roles.get(name) is not after.roles.get(name)}
     if person == known and not roles and not after.taken:
         return None
-    # No address, name or claim stands in it: the audit is kept, and people are forgotten.
+    # It contains no address, name or claim: the audit is kept, but people must be forgotten.
     detail: dict[str, object] = {"by": list(after.rules[:MOST_TOLD])}
     if known is None or known.organization_admin != person.organization_admin:
         detail["organizationAdmin"] = person.organization_admin
@@ -85,8 +85,8 @@ def sign_in_amendment(
 
 # The name and the verified e-mail address in an ID token.
 
-_UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # of which no line of text is made
-_HASHED = 12  # hexadecimal digits of a name that nobody gave
+_UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # characters that must not be in a line of text
+_HASHED = 12  # hexadecimal digits in a generated name
 
 
 def verified_email(claims: Mapping[str, object]) -> str:
@@ -112,7 +112,7 @@ def user_name(proved: ProvedIdentity, *, taken: Collection[str]) -> str:
     identity. If the name is taken, a number follows.
     """
     first = _wanted(proved)
-    others = {one.lower() for one in taken}  # two that differ in case alone would be taken for each other
+    others = {one.lower() for one in taken}  # people would confuse two names that differ only in case
     number, found = 1, first
     while found.lower() in others:
         number += 1
@@ -324,7 +324,7 @@ def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ..
     digest = changes.code_digest(code)
     address = verified_email(arrival.proved.claims)
     every = directory.invitations.values()
-    # Compared as any other text: who does not know the code cannot choose its digest letter by letter.
+    # A plain comparison is safe: without the code, nobody can choose its digest letter by letter.
     by_code = [one for one in every if digest is not None and one.digest == digest]
     by_address = [one for one in every if address and one.email == address]
     found = changes.valid_invitations(directory, (*by_code, *by_address), now=arrival.now)

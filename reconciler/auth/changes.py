@@ -38,9 +38,9 @@ LONGEST_TEXT = 200  # characters of a display name or of a key's name
 LONGEST_NAME = 128  # characters of what a person is called
 SHORTEST_PASSWORD = 12  # characters
 LONGEST_PASSWORD = 256  # characters, of at most four bytes each: hashing more would only cost
-MOST = 10_000  # people, keys, projects: what is looked through for every change stays small
+MOST = 10_000  # people, keys, projects: every change looks through all of them
 MOST_MEMBERSHIPS = 100_000  # in all projects together
-MOST_PERSONAL = 50  # keys of one person: any member may make some, and must not fill the room of all
+MOST_PERSONAL = 50  # keys of one person: any member may create some, and must not use up the limit for all
 KEY_LASTS = timedelta(days=400)  # at most; a project's key that asks for no end gets this one
 
 NO_KEY = "There is no such key; GET /v1/api-keys lists those that you may manage."
@@ -260,19 +260,19 @@ def _has_room(there: Collection[str], what: str) -> None:
 
 MARK = "rci_"
 CODE_RANDOM_BYTES = 32
-MOST_INVITATIONS = 10_000  # invitations that wait: they are looked through for every change
+MOST_INVITATIONS = 10_000  # unused invitations: every change looks through all of them
 LONGEST_EMAIL = 254  # characters (RFC 5321, 4.5.3.1.3, less the angle brackets)
 
 CODE_LASTS = timedelta(days=7)
-LONGEST_CODE = timedelta(days=30)  # whoever finds a code comes in
+LONGEST_CODE = timedelta(days=30)  # anybody who finds a code can use it
 ADDRESS_LASTS = timedelta(days=30)
-LONGEST_ADDRESS = timedelta(days=365)  # only one person has the address
+LONGEST_ADDRESS = timedelta(days=365)  # only the owner of the address can use it
 
 NO_INVITATION = "There is no such invitation; GET /v1/projects/{name}/invitations lists those that wait."
 EMAIL_RULE = f"must be an e-mail address of ASCII characters alone, at most {LONGEST_EMAIL} of them"
 _CODE = re.compile(rf"{MARK}[A-Za-z0-9_-]{{43}}")
-_BEGINNING = re.compile(rf"(?<![A-Za-z0-9]){MARK}[A-Za-z0-9_-]{{16}}")  # names of things may hold the mark alone
-# ASCII alone: in lower case some letters beyond it become others of ASCII, and two addresses would be one.
+_BEGINNING = re.compile(rf"(?<![A-Za-z0-9]){MARK}[A-Za-z0-9_-]{{16}}")  # other names may contain the mark by itself
+# Only ASCII: some other letters become ASCII letters in lower case, so two addresses would become one.
 _EMAIL = re.compile(r"[!-?A-~]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
@@ -383,10 +383,8 @@ def _maker(directory: Directory, keys: Mapping[str, Key], name: str, *, at: str)
         return directory.holder_of(keys[name])
     user = directory.users.get(name.removeprefix("user:"))
     if user is not None and name.startswith("user:"):
-        return (
-            directory.principal(user) if user.created_at <= at else None
-        )  # and nobody of the same name who came later
-    return next((one for one in UNLISTED if one.name == name), None)  # nobody takes their role away
+        return directory.principal(user) if user.created_at <= at else None  # not a later person with the same name
+    return next((one for one in UNLISTED if one.name == name), None)  # their role cannot be removed
 
 
 def _may(principal: Principal | None, permission: Permission, project: str | None) -> bool:

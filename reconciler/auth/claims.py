@@ -27,10 +27,10 @@ class ClaimRule(StrEnum):
     DIRECT_1 = "direct claims 1"  # without a default role it is `viewer`
     DIRECT_2 = "direct claims 2"  # `service_org_admin` is "true": an organization admin, and the rest is ignored
     DIRECT_3 = "direct claims 3"  # a plain id has the default role, `<role>:<id>` its own
-    DIRECT_4 = "direct claims 4"  # who has projects named has no others
+    DIRECT_4 = "direct claims 4"  # a person whose projects are named has no others
     DIRECT_5 = "direct claims 5"  # a role that does not exist is `viewer`; malformed entries are skipped
     DIRECT_6 = "direct claims 6"  # least privileged: of one project's roles, and of several projects' for the others
-    DIRECT_7 = "direct claims 7"  # what cannot be parsed changes nothing
+    DIRECT_7 = "direct claims 7"  # claims that cannot be parsed change nothing
 
     GROUPS_1 = "groups and roles 1"  # which names give which role
     GROUPS_2 = "groups and roles 2"  # the first name that matches counts
@@ -39,7 +39,7 @@ class ClaimRule(StrEnum):
     GROUPS_5 = "groups and roles 5"  # with `service_default_role` no role is inferred
     GROUPS_6 = "groups and roles 6"  # with that, groups, and a role in `service_projects`, groups are ignored
 
-    GROUP_IDS = "group_ids"  # they count where `groups` holds none
+    GROUP_IDS = "group_ids"  # they count if `groups` is empty
 
 
 # Entries that name a project: `<project_id>` and `<role>:<project_id>`, in `service_projects` and after the prefix of a
@@ -113,7 +113,7 @@ def group_entries(groups: Iterable[str], names: "CustomClaims") -> list[ProjectE
     size, prefix = len(names.projects_group_prefix), _folded(names.projects_group_prefix)
     others = {*_roles(names), _folded(names.org_admin_group_name)}
     behind = [one[size:] for one in groups if _folded(one[:size]) == prefix and _folded(one) not in others]
-    # Projects are called in small letters. Others than ASCII's stay, and make an entry malformed.
+    # Names of projects are in lower case. Letters beyond ASCII stay as they are, and make an entry malformed.
     lower = [one.lower() if one.isascii() else one for one in behind]
     found = [project_entry(one, rule=ClaimRule.GROUPS_4) for one in lower]
     return [one for one in found if one is not None]
@@ -170,7 +170,7 @@ def claim_texts(claims: Mapping[str, object], name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise UnfitClaim(f"The claim {visible(name)} must be a text or a list of texts")
     _is_bounded(len(value), name)
-    # Not at commas: a directory's names have them (`cn=admins,dc=example`), and a list needs none.
+    # Lists are not split at commas, because names in a directory contain them (`cn=admins,dc=example`).
     return tuple(one for each in value if (one := each.strip()))
 
 
@@ -368,7 +368,7 @@ def _otherwise(
     """Return the role of a project without its own role, and the rule: the first of these that exists."""
     if said.default_role is not None:  # groups and roles 5: nothing is inferred then
         return said.default_role, f"the role in {visible(names.default_role)} ({ClaimRule.DIRECT_3})"
-    # Projects that do not exist count here, else the same claims would mean something else in another organization.
+    # Unknown projects count here: otherwise the same claims would mean something else in another organization.
     own = [role for entries in pool.values() for role in own_roles(entries)]
     if len(own) > 1:
         return least_role(own), f"the least privileged of the projects' own roles ({ClaimRule.DIRECT_6})"

@@ -28,7 +28,7 @@ class BoundedDict(OrderedDict[K, V]):
 
 
 class OnceOnly:
-    """Accepts each value once, of as many as are remembered.
+    """Accepts each value once, as long as it is remembered.
 
     A restart forgets them, and another replica does not know them. The provider also accepts a code only once (RFC
     6749, 4.1.2).
@@ -38,7 +38,7 @@ class OnceOnly:
         self._taken: BoundedDict[Hashable, None] = BoundedDict(most)
 
     def take(self, value: Hashable) -> bool:
-        """Accept a value; False when it came before."""
+        """Accept a value. Return False if it came before."""
         if value in self._taken:
             return False
         self._taken[value] = None
@@ -50,7 +50,7 @@ class OnceOnly:
 # Each address has a bucket that empties slowly. Many people may share an address, for example in an office, so a bucket
 # is larger than one person needs.
 
-MOST = 10_000  # buckets kept; the longest unused go first, and begin anew
+MOST = 10_000  # buckets kept; the least recently used are forgotten first
 
 
 class Buckets:
@@ -125,11 +125,11 @@ class SignInAttempts:
 # distinguished, and all others are one count for each status. Each caller has their own limit, and so have all
 # strangers together, so that one caller's attempts cannot hide another's.
 
-MOST_OF_ONE = 100  # sorts of attempt in one minute by one caller, or by strangers
-CALLERS = 100  # who have a budget of their own in that minute; all others share one
+MOST_OF_ONE = 100  # kinds of attempts in one minute by one caller, or by all strangers
+CALLERS = 100  # callers with their own limit in one minute; all others share one
 KIND = "Request"
 ACTION = "refused"
-NOBODY = "unknown"  # who shows no credential, or a wrong one: what they call themselves may be a password
+NOBODY = "unknown"  # callers without a valid credential: the name that they give may be a password
 OTHERS = "others"
 
 
@@ -147,7 +147,7 @@ class RefusedAttempts:
     """The counts since `taken` was called last."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, Counter[RefusedAttempt]] = {}  # by whose budget it is
+        self._counts: dict[str, Counter[RefusedAttempt]] = {}  # by the caller, or NOBODY
 
     def note(self, attempt: RefusedAttempt) -> None:
         """Count a refused attempt."""

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 TOKEN_BYTES = 32
 MOST = 10_000  # sessions in all
 MOST_OF_ONE = 20  # of one person
-LEEWAY = timedelta(minutes=1)  # by which a clock that is set right may go back without signing anybody out
+LEEWAY = timedelta(minutes=1)  # by which a clock may be set back without ending sessions
 KEEP_SECONDS = 60.0  # between two writes of when sessions were seen
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -88,16 +88,16 @@ class Sessions:
         self._is_shared = is_shared
         self._clock = clock
         self._live: OrderedDict[bytes, SessionRow] = OrderedDict()  # by digest, the longest unused first
-        self._seen: set[bytes] = set()  # since they were written
-        self._ended: set[bytes] = set()  # and still to be taken from the disk
+        self._seen: set[bytes] = set()  # since the last write
+        self._ended: set[bytes] = set()  # ended, and not yet removed from the disk
 
     async def load(self) -> None:
         """Read the stored sessions that have not expired, at the start or again. Raises StoreFault."""
         before = {*self._live}
         rows = await self._operations.sessions()
-        if self._is_shared:  # another replica may have changed the access of a person just before a session of theirs
+        if self._is_shared:  # another replica may have changed the person's access just before the session began
             await self._accounts.reload()
-        # What began or ended here meanwhile, the rows may not say.
+        # The rows may lack sessions that began or ended here meanwhile.
         begun = [session for digest, session in self._live.items() if digest not in before]
         ended = self._ended | (before - self._live.keys())
         known, self._live = self._live, OrderedDict()
@@ -146,7 +146,7 @@ class Sessions:
         token = secrets.token_urlsafe(TOKEN_BYTES)
         digest = session_digest(token)
         assert digest is not None
-        # A longer one is not sent back to the provider anyway.
+        # A longer token is not sent back to the provider anyway.
         told = id_token if len(id_token) <= flows.LONGEST_HINT else ""
         session = SessionRow(digest, user.id, known.losses, created_at=now, seen_at=now, id_token=told)
         self._check_still(session)
@@ -217,7 +217,7 @@ class Sessions:
         try:
             await self._write_ended()
             seen = {digest: self._live[digest].seen_at for digest in self._seen}
-            self._seen = set()  # before they are written: one may be seen once more meanwhile
+            self._seen = set()  # cleared before the write: a session may be seen again meanwhile
             try:
                 if seen:
                     await self._operations.touch_sessions(seen)

@@ -132,9 +132,9 @@ class SigningIn:
             raise Throttled("Too many attempts to sign in failed; wait.", seconds=seconds)
         if len(password) > PASSWORD_LONGEST or not await self._is_right(user, password):
             self._attempts.failed(name, address, now=self._monotonic())
-            # While anybody waits nothing is compared, so there are as many lines as failures that are forgotten.
+            # Nothing is compared while a person must wait, so there are only as many log lines as forgotten failures.
             if self._attempts.wait(name, address, now=self._monotonic()) > 0:
-                # A name that nobody has may be a password that was typed in its place.
+                # An unknown name may be a password in the wrong field.
                 who = "somebody unknown" if user is None else user.name
                 log.warning("Signing in as %s from %s fails again and again; it is slowed down.", who, address)
             return False
@@ -199,7 +199,7 @@ def refusal_sentence(refusal: NotAdmitted, claims: Mapping[str, object], *, who:
 # use a code. The session begins when the change is on the disk. After an interruption in between, the person signs in
 # again.
 
-ACTOR = "sign-in"  # in the audit: neither the person nor an admin asked for it, the rules gave it
+ACTOR = "sign-in"  # in the audit: the rules decide, not the person or an admin
 
 
 class Entered(NamedTuple):
@@ -252,7 +252,7 @@ class People:
         except NotAdmitted as refusal:
             self._tell(arrival, refusal.told, refusal)
             raise
-        admission = decided[-1]  # an earlier one was overtaken by a change of another replica
+        admission = decided[-1]  # after a conflict with another replica, the last one counts
         self._tell(arrival, admission.told, admission.refused)
         if admission.refused is not None:
             raise admission.refused

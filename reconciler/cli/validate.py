@@ -21,7 +21,7 @@ from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.documents import Locations
 from reconciler.model.errors import Refused
 from reconciler.model.outcomes import REFUSED
-from reconciler.model.secret_references import secrets_elsewhere
+from reconciler.model.secret_references import DEFAULT_PATTERNS, secrets_elsewhere
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 from reconciler.model.violations import Place, Violation
@@ -92,8 +92,8 @@ def validate(
     judged together, and files of no repository are left out.
     """
     texts = list(files.read_texts(paths))
-    versions, refuse_unknown, patterns = frozenset({API_VERSION}), False, tuple[str, ...]()
-    projects: list[ProjectFiles] = [ProjectFiles("", frozenset(one.path for one in texts))]
+    versions, refuse_unknown, patterns = frozenset({API_VERSION}), False, DEFAULT_PATTERNS
+    projects = [ProjectFiles("default", frozenset(one.path for one in texts))]
     if config is not None:
         from reconciler.cli import entries  # noqa: PLC0415 - settings take a while to import
 

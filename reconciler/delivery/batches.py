@@ -4,10 +4,10 @@ A send batch holds whole queued batches, or some records of one. A queued batch 
 different records of it. Neither holds bytes: they are read for each attempt. Only a batch of the format `single` keeps
 the bodies of its records until they are tried.
 
-`Pending` chooses the next one. With one consumer the leased batches are a line: they are sent in order, nothing
-overtakes a batch that waits for another attempt, and nothing more is leased before the line is empty. So records arrive
-in order. Small batches are leased at most every `linger` seconds, so that they are sent together; the first one is sent
-at once, and so is a backlog.
+`Pending` chooses the next one. With one consumer, records arrive in order: the leased batches are sent in order, no
+batch overtakes one that waits for another attempt, and no more are leased until all are settled. Small batches are
+leased at most every `linger` seconds, so that they are sent together; the first one is sent at once, and so is a
+backlog.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class SendBatch:
     tried: float = 0.0
     not_before: float = 0.0
     due: float = 0.0  # monotonic seconds, while it waits for another attempt
-    outage: bool = False  # what its last failure was
+    outage: bool = False  # True if the last failure was an outage
     bodies: deque[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -273,12 +273,12 @@ def _pieces(lease: Lease, payload: bytes, places: Sequence[int]) -> list[Piece]:
     try:
         return [skeletons.keep_records(payload, frozenset(places))]
     except ValueError:
-        return [payload]  # sent twice rather than lost
+        return [payload]  # better sent twice than lost
 
 
 MOST_WAITING = 2_000  # batches that wait for another attempt; with more, no other is leased
-MOST_TRIED_IN_TURN = 8  # parts that are probes in turn, before another batch is leased for it
-LEAST_CAP = 16 * 1024  # bytes of a body, however small the bodies are that the endpoint finds too large
+MOST_TRIED_IN_TURN = 8  # parts that are probed in turn before another batch is leased as a probe
+LEAST_CAP = 16 * 1024  # the lowest cap in bytes, even if the endpoint refuses smaller bodies as too large
 
 
 class Job(NamedTuple):
@@ -304,7 +304,7 @@ class Pending:
         self._probes = 0
         self._was_open = True  # at the last pick
         self._picked_at = 0.0  # monotonic seconds
-        self.idle: list[SendBatch] = []  # what is leased, and nobody sends now
+        self.idle: list[SendBatch] = []  # leased batches that no consumer sends now
         self.hungry = asyncio.Event()
         self.cap: int | None = None
 
@@ -385,7 +385,8 @@ class Pending:
         if not is_probe:
             due = (one for one in self.idle if one.due <= now)
             return min(due, key=lambda one: (one.due, one.place), default=None) or self._lease(now)
-        # Each has its turn, and now and then a new batch, since any may be why the endpoint fails.
+        # Each waiting batch is probed in turn, and sometimes a new one, because any of them may be why the endpoint
+        # fails.
         free = [one for one in self.idle if one.not_before <= now]
         first = min(free, key=lambda one: (one.tried, one.place), default=None)
         is_for_new = self._probes % 4 == 3 or (self._probes % 2 == 1 and len(self.idle) < MOST_TRIED_IN_TURN)
@@ -415,7 +416,7 @@ class Pending:
         """Return the seconds until there may be a job."""
         if not self._was_open:
             return 0.0 if self._gate.is_open else self._gate.opens_in()
-        # What was not due at the last pick, though it may be now: nobody else would pick it.
+        # Batches that were not due at the last pick may be due now, and nothing else would pick them.
         before = self._picked_at
         times = [self._leases_at] if self._leases_at > before else []
         idle = self.idle

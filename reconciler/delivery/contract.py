@@ -104,8 +104,8 @@ class Delivery(Protocol):
         """Send a test record once, without the queue, and return the outcome. Raises UnknownDestination."""
 
 
-MOVED_BYTES = (80 << 20) + 40  # of a request that moves batches: as many as the largest segment has
-BYTES_PER_TOKEN = 1024  # of a body that was refused: looking through them costs no more than a record
+MOVED_BYTES = (80 << 20) + 40  # of a request that moves batches: the size of the largest segment
+BYTES_PER_TOKEN = 1024  # of a refused body: checking this many bytes costs at most as much as a record
 MOST_SENDERS = 10_000  # senders that are remembered before those are forgotten that have waited long enough
 
 

@@ -176,7 +176,7 @@ class Exporter:
         self._refuse_closed()
         is_probe = not self._gate.is_up
         if is_probe:
-            if channel is not self._channel:  # the next probe is for the endpoint that there is now
+            if channel is not self._channel:  # the next probe is for the present endpoint
                 name = self._destination.name
                 raise Undelivered(f"The endpoint of {name} was changed meanwhile; send the records again.")
             self._gate.probe()
@@ -186,7 +186,7 @@ class Exporter:
             )
         finally:
             if is_probe:
-                self._gate.abandon()  # no more than that if it has an outcome
+                self._gate.abandon()  # has no effect if the probe has an outcome
 
     def _refuse_closed(self) -> None:
         """Raise Undelivered if nothing may be sent now."""
@@ -215,7 +215,7 @@ class Exporter:
         channel, started = self._channel, self._environment.monotonic()
         verdict = await channel.post(body, delivery=f"{self._origin()}:test", attempt=1, keeps_success=True)
         took = self._environment.monotonic() - started
-        if verdict.delivered and channel is self._channel:  # else it is another endpoint that is well
+        if verdict.delivered and channel is self._channel:  # otherwise the record reached a former endpoint
             self._proved(verdict)
             self._report.change(self._state)
         message = f"The endpoint of {name} took it." if verdict.delivered else verdict.cause

@@ -25,7 +25,7 @@ COUNTED = ("taken", "delivered", "retried", "dead")
 MEMBERS = (*COUNTED, "queued", "oldestSeconds")  # of a sample, in the order of their numbers
 RATED = ("taken", "delivered")
 NO_RATES = dict.fromkeys(RATED, 0.0)
-_NONE = -1  # for an age of nothing
+_NONE = -1  # the age when nothing is queued
 
 
 class Measurement(NamedTuple):
@@ -69,7 +69,7 @@ class DeliveryHistory:
 
     def __init__(self, *, now: float) -> None:
         self._at: deque[int] = deque(maxlen=MOST)
-        self._since = (now, now)  # of the last sample but one, and of the last one
+        self._since = (now, now)  # the times of the last two samples
         self._hours: dict[DestinationKey, _Hour] = {}
 
     def add(self, found: Mapping[DestinationKey, Measurement], *, at: int, now: float) -> None:

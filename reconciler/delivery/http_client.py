@@ -97,14 +97,14 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 class FailureCause(StrEnum):
     """The reason for a missing answer."""
 
-    NAME = "name"  # it did not resolve
+    NAME = "name"  # the name did not resolve
     CONNECT = "connect"
     TLS = "tls"
     UNTRUSTED = "untrusted"  # the server's certificate
     CLIENT = "client"  # the server wants a certificate of ours, or another one
     TIME = "time"  # it took too long
     PROXY = "proxy"
-    ANSWER = "answer"  # none, or none that is HTTP
+    ANSWER = "answer"  # there was no answer, or it was not HTTP
 
 
 class Denied(Refused):
@@ -164,9 +164,7 @@ def _wrong_target(target: HttpTarget) -> str | None:
     return None
 
 
-_wrong_name = lru_cache(maxsize=1024)(
-    webhooks.wrong_header_name
-)  # of values, which may be secrets, nothing is remembered
+_wrong_name = lru_cache(maxsize=1024)(webhooks.wrong_header_name)  # not cached for values, which may be secrets
 
 
 def _wrong(name: str, value: str, seen: set[str]) -> str | None:
@@ -279,8 +277,8 @@ log = logging.getLogger(__name__)
 MOST_ADDRESSES = 16  # of one name; aiohttp tries n of them up to n² / 2 times
 LONGEST_LINE = 8190  # bytes of an answer's status line, and of each of its headers
 MOST_HEADERS = 64  # of an answer
-# Seconds that a connection waits to be used again. Meanwhile a server may send what nobody asked for, which aiohttp
-# keeps until the connection is closed.
+# Seconds for which an idle connection is kept. Meanwhile a server may send unrequested bytes, which aiohttp keeps until
+# the connection is closed.
 KEPT_SECONDS = 2.0
 _AT_ONCE = 1 << 20  # bytes of a body that are given to the socket in one piece
 _USUAL = ("Accept-Encoding",)  # headers of aiohttp that are not sent: no answer is decompressed
@@ -289,7 +287,7 @@ _NOT_AN_ADDRESS = "is not an IP address"
 _PATH = "".join(map(chr, range(0x21, 0x7F)))  # sent as they are; the rest is percent-encoded as UTF-8
 
 _attempts: ContextVar[dict[str, str | None]] = ContextVar("attempts")
-"""Of the request under way: each address that was tried, with the rule that refused it."""
+"""For the request in progress: each address that was tried, with the rule that refused it."""
 
 
 class HttpClient:
@@ -301,7 +299,7 @@ class HttpClient:
         """Open a pool of at most so many `connections`. `resolve` replaces the resolver; `proxy` is a URL or empty."""
         self._policy = policy
         self._proxy = proxy or None
-        self.secrets = _credentials(proxy)  # that every request may send
+        self.secrets = _credentials(proxy)  # the proxy's credentials, which every request may send
         self._sockets = policy.for_proxy() if proxy else policy
         self._resolver = _Resolver(resolve)
         connector = aiohttp.TCPConnector(
@@ -387,7 +385,7 @@ class HttpClient:
             start = await _start(response.content, size=limits.answer_bytes)
         finally:
             if not response.content.at_eof():
-                response.close()  # what is left is not read to keep the connection: it may never end
+                response.close()  # the rest is not read to keep the connection, because it may never end
         return HttpAnswer(response.status, response.reason or "", tuple(response.headers.items()), start)
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
@@ -480,7 +478,7 @@ def _url(target: HttpTarget) -> URL:
 
 @lru_cache(maxsize=256)
 def _patience(limits: AnswerLimits) -> aiohttp.ClientTimeout:
-    # Without a threshold it would round long times up to whole seconds.
+    # Without this threshold, aiohttp would round long timeouts up to whole seconds.
     return aiohttp.ClientTimeout(total=limits.total, sock_connect=limits.connect, ceil_threshold=math.inf)
 
 
@@ -493,7 +491,7 @@ async def _start(content: aiohttp.StreamReader, *, size: int) -> bytes:
         while len(start) < size and (part := await content.read(size - len(start))):
             start += part
     except (aiohttp.ClientError, OSError):
-        pass  # the head of the answer says what became of the request
+        pass  # the head of the answer already decides the outcome
     return bytes(start)
 
 
@@ -505,7 +503,7 @@ def _told(target: HttpTarget, problem: Exception) -> Unanswered:
     if isinstance(alert, ssl.SSLError) and alert.reason in _OF_OUR_CERTIFICATE:
         return Unanswered(target, FailureCause.CLIENT, "does not take our client certificate, or misses one")
     if isinstance(problem, aiohttp.ClientConnectorError) and isinstance(problem.os_error, ConnectionResetError):
-        return Unanswered(target, FailureCause.ANSWER, _CLOSED)  # in the middle of the handshake of TLS
+        return Unanswered(target, FailureCause.ANSWER, _CLOSED)  # closed during the TLS handshake
     for kinds, cause, message in _WORDS:
         if isinstance(problem, kinds):
             return Unanswered(target, cause, message)
@@ -524,8 +522,8 @@ _OF_OUR_CERTIFICATE = frozenset(
         "SSLV3_ALERT_CERTIFICATE_UNKNOWN",
     }
 )
-"""Alerts of TLS that a server sends about a client's certificate, or for want of one, as OpenSSL calls them. In TLS 1.3
-they come after the handshake, so that to aiohttp they are an error like any other of an open connection.
+"""TLS alerts of a server about the client's certificate or its absence, by OpenSSL's names. In TLS 1.3 they come after
+the handshake, so aiohttp reports them like any other error of an open connection.
 """
 
 _WORDS: tuple[tuple[tuple[type[Exception], ...], FailureCause, str], ...] = (
@@ -537,4 +535,4 @@ _WORDS: tuple[tuple[tuple[type[Exception], ...], FailureCause, str], ...] = (
     ((aiohttp.ClientConnectorError,), FailureCause.CONNECT, "takes no connection"),
     ((aiohttp.ServerDisconnectedError, aiohttp.ClientOSError), FailureCause.ANSWER, _CLOSED),
 )
-"""The first that fits; a kind stands before those it is a kind of."""
+"""The first match counts, so a subclass comes before its base class."""

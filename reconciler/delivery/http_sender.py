@@ -51,12 +51,12 @@ from reconciler.model import errors
 from reconciler.model.routes import Destination, Endpoint
 
 MASK_BYTES = b"(sensitive)"
-SHORTEST = 4  # bytes of a secret that is found within a word; a shorter one is masked where it is a word of its own
-SHORTEST_PART = 8  # characters of a part of a value that counts by itself
+SHORTEST = 4  # bytes of a secret that is masked inside words; a shorter one is masked only as a whole word
+SHORTEST_PART = 8  # characters of a part of a part of a value that is masked by itself
 MOST_PARTS = 32  # of one value
 
 _BETWEEN = re.compile(r"[\s,;=:&\"']+")
-_SCHEMES = frozenset({"negotiate", "signature"})  # words of eight characters and more that tell nobody anything
+_SCHEMES = frozenset({"negotiate", "signature"})  # long words in headers that are not secret
 _LINE = re.compile(rb"[^\r\n]+")
 
 
@@ -151,9 +151,9 @@ def _forms(secret: str) -> Iterator[bytes]:
     yield from (quote(secret, safe="").encode(), quote(secret).encode(), quote_plus(secret).encode())
     yield from (plain.hex().encode(), secret.encode("utf-16-le"), secret.encode("utf-16-be"))
     for text in dict.fromkeys((plain, escaped)):
-        for offset in range(3):  # in base64 a text looks different at each of three offsets in what is encoded
+        for offset in range(3):  # the base64 of a text depends on its offset modulo 3
             encoded = base64.b64encode(b"\0" * offset + text)
-            own = encoded[(offset * 8 + 5) // 6 : (offset + len(text)) * 8 // 6]  # what it alone makes
+            own = encoded[(offset * 8 + 5) // 6 : (offset + len(text)) * 8 // 6]  # that only the text decides
             yield from (own, own.translate(bytes.maketrans(b"+/", b"-_")))
 
 
@@ -213,8 +213,8 @@ async def record_bodies(payload: bytes, *, records: int | None = None) -> list[b
                 await asyncio.sleep(0)
             found += part
     except MemoryError:
-        raise  # which says nothing of what is stored
-    except Exception as problem:  # whatever the decoder says of bytes that nobody should have stored
+        raise  # its message contains no stored text
+    except Exception as problem:  # any error of the decoder: the stored bytes are wrong
         raise UnreadablePayload(
             f"What is stored is no export request of log records ({type(problem).__name__}); look at it with "
             "`reconciler queue peek`."
@@ -230,7 +230,7 @@ def json_array(parts: Sequence[bytes]) -> bytes:
 
 
 KEPT_SECONDS = 1.0
-MASKED_BYTES = 32 << 10  # of an answer: what is kept of it is cut from these
+MASKED_BYTES = 32 << 10  # of an answer are masked; the kept part is shorter
 ENCODED = b"(The answer is encoded in a way that the service does not decode.)"
 
 

@@ -46,13 +46,13 @@ def split_request(logs: Logs, match: Match) -> RequestSplit:
     return RequestSplit(shares, unrouted)
 
 
-MOST_ANSWERS = 4096  # that are remembered; the oldest one makes room
+MOST_ANSWERS = 4096  # that are cached; the oldest is dropped
 
 Pair: TypeAlias = tuple[str, str]
 
 
 class Matcher:
-    """Matches attributes with the routes of one project. Use it from one thread."""
+    """Matches attributes with the routes of one project, and caches the results. Use it from one thread."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = [(frozenset(route.labels), route.destinations) for route in routes.routes]
@@ -73,8 +73,8 @@ class Matcher:
 
 
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
-SOONEST_SECONDS, LATEST_SECONDS = 1, 5  # when to try again what is full: SDKs of senders give up after 10 s
-HUNG_SECONDS = 30.0  # after which who waits for the disk hears that it does not answer
+SOONEST_SECONDS, LATEST_SECONDS = 1, 5  # the wait after a full queue: SDKs of senders give up after 10 s
+HUNG_SECONDS = 30.0  # after which a sender is told that the disk does not answer
 
 KEEP = "Keep the records and send them again."
 READING = "The service is reading the project's Configurations; try again."

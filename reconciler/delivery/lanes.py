@@ -119,7 +119,7 @@ NOWHERE = "none"
 MEMORY = "memory"
 
 
-DRAIN_LOOK_SECONDS = 0.5  # between two looks whether something is left
+DRAIN_LOOK_SECONDS = 0.5  # between two checks if anything is left
 
 
 class DrainingLanes:
@@ -130,7 +130,7 @@ class DrainingLanes:
         self._ended = ended
         self._lanes: list[Lane] = []
         self._looking: asyncio.Task[None] | None = None
-        self._ends: dict[asyncio.Task[None], tuple[Lane, float]] = {}  # with the time of the loop until it is awaited
+        self._ends: dict[asyncio.Task[None], tuple[Lane, float]] = {}  # with the time until which each is awaited
 
     def __iter__(self) -> Iterator[Lane]:
         return iter([*self._lanes])
@@ -221,7 +221,7 @@ class OrphanedQueues:
         """`dead_bytes` bounds the dead letters of each queue."""
         self._queues = queues
         self._dead_bytes = dead_bytes
-        self._opened: set[str] = set()  # the projects of which all are
+        self._opened: set[str] = set()  # the projects whose queues are all open
 
     async def projects(self) -> frozenset[str]:
         """Return the projects that have a queue on disk, as far as that can be read."""
@@ -254,7 +254,7 @@ class OrphanedQueues:
         return faults
 
 
-LATER_SECONDS = 15.0  # after which a disk that did not answer may
+LATER_SECONDS = 15.0  # after which a disk that did not answer is tried again
 
 
 async def replay_letters(
@@ -297,7 +297,7 @@ async def expire_letters(lanes: Iterable[Lane], *, before: int) -> None:
             continue
         try:
             batches, records = await lane.queue.expire(before=before)
-        except QueueFault as fault:  # they are looked at again soon, and so are the others now
+        except QueueFault as fault:  # these are tried again soon; go on with the others
             log.warning("The dead letters of %s do not expire for now: %s", lane.name, fault.message)
             continue
         lane.counts.expired += records

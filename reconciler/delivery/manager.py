@@ -53,10 +53,10 @@ UNKNOWN = (
 )
 
 LookUp = Callable[[str, str], Awaitable[Destination | None]]
-"""A webhook of a project by its name, as it is stored now or was last."""
+"""Returns a webhook of a project by its name: its present version, or the last one."""
 
 MakeExporter = Callable[[str, Destination, Queue | None], Exporter]
-"""From a project, a destination and its queue."""
+"""Makes the exporter of a project's destination with this queue."""
 
 
 class FollowedRoutes(NamedTuple):
@@ -91,7 +91,7 @@ class Manager:
         self._dead_bytes = dead_bytes
         self._intake = Intake(clock=clock, chance=chance)
         self._followed: dict[str, FollowedRoutes] = {}
-        self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
+        self._lanes: dict[str, dict[str, Lane]] = {}  # the accepting lanes, by project and name
         self._leaving = DrainingLanes(queues, self._take_over)
         self._past = DeliveryCounts()
         self._history = DeliveryHistory(now=time.monotonic())
@@ -225,7 +225,7 @@ class Manager:
         elif destination != lane.destination:
             lane.exporter.change(destination)
         lane.destination = destination
-        if lane.queue is not None and not lane.leaving:  # else these may be the limits of another place
+        if lane.queue is not None and not lane.leaving:  # otherwise these may be the limits of another place
             lane.queue.configure(storage=destination.buffering.storage, max_batches=destination.buffering.max_batches)
 
     async def _open(self, project: str, destination: Destination) -> Queue | None:
@@ -242,7 +242,7 @@ class Manager:
             dead_bytes=self._dead_bytes,
         )
 
-    # Destinations that are gone, or have their queue elsewhere now, and what is left of them on disk.
+    # Destinations that are deleted or have another place for their queue, and their remaining queues on disk.
 
     async def left(self, project: str) -> tuple[str, ...]:
         """Return the sorted destinations with a lane or with a queue on disk that is not open yet.
@@ -268,13 +268,13 @@ class Manager:
         def opened(found: FoundIdentity, queue: Queue) -> None:
             place = lanes.disk_place(found.directory)
             destination = known.get(found.name)
-            if destination is None:  # when the routes were read, nobody may have known that it is this project's
+            if destination is None:  # when the routes were read, the owner of this queue may have been unknown
                 self._unread(project)
             self._leaving.add(self._lane(project, found.name, place=place, destination=destination, queue=queue))
 
         return await self._remnants.open(project, opened=opened)
 
-    # What operators ask for.
+    # Actions of operators.
 
     def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
         """See the contract."""
@@ -312,12 +312,12 @@ class Manager:
         return sum(queue.depth().records for queue in queues)
 
     def _routed(self, project: str, name: str) -> list[str]:
-        """The Configurations that deliver to a destination."""
+        """Return the Configurations that deliver to a destination."""
         routes = self._followed[project].routes.routes if project in self._followed else ()
         return [route.configuration for route in routes if name in route.destinations]
 
     def delivers(self, project: str, configuration: str, destination: str) -> bool:
-        """Return True when a Configuration delivers to a destination now, and its records do not wait there."""
+        """Return True if a Configuration delivers to a destination now, and the destination is not held."""
         followed = self._followed.get(project)
         return (
             followed is not None
@@ -327,12 +327,13 @@ class Manager:
 
     def figures(self) -> DeliveryFigures:
         """Return the counts of all projects."""
-        # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.
+        # Every project has its counts from the beginning: for Prometheus, a counter that is first seen above 0 has not
+        # grown.
         unrouted = {project: self._unrouted.get(project, (0, 0))[0] for project in sorted(self._followed)}
         return DeliveryFigures(self._everyone(), self._past, unrouted, self._queues.spare(), self._queues.faults)
 
     def followed(self) -> frozenset[str]:
-        """The projects whose routes are known, so that each of their lanes is there."""
+        """Return the projects whose routes are known, so that each of their lanes is there."""
         return frozenset(self._followed)
 
     def _take_over(self, lane: Lane) -> None:
@@ -383,7 +384,7 @@ class Manager:
             if self._intake.is_stopping:
                 raise QueueFull(STOPPING, seconds=UNREAD_SECONDS)
             queue = self._disk_queue(project, name) or await self._queue_for_moved(project, name)
-            written = self._receiving.take(queue, name, moved)  # at once: an empty lane that drains may be ended
+            written = self._receiving.take(queue, name, moved)  # at once, because an empty draining lane may end
         new = await written
         return new.batches, new.records
 

@@ -27,7 +27,7 @@ from reconciler.model.text import counted
 
 MOST_FRAMES = 1_000  # of a request of ours
 MOST_RECORDS = 1 << 62  # the bytes are the limit
-IDLE_SECONDS = 5.0  # without another batch, although some are counted: those cannot be read
+IDLE_SECONDS = 5.0  # without another batch: the remaining ones cannot be read
 HUNG_SECONDS = 30.0  # for the disk
 FULL_SECONDS = 5.0  # after which a full queue may have room again
 REMEMBERED = 10_000  # frames
@@ -57,7 +57,7 @@ class MovedFrames(NamedTuple):
 
 
 Send = Callable[[MovedFrames], Awaitable[None]]
-"""Sends frames to another instance, and returns when they are on its disk. What it raises ends the move."""
+"""Sends frames to another instance, and returns when they are on its disk. An error ends the move."""
 
 
 def encode_moved(moved: MovedFrames) -> bytes:
@@ -74,7 +74,7 @@ def encode_moved(moved: MovedFrames) -> bytes:
 
 
 def decode_moved(body: bytes) -> MovedFrames:
-    """Read the body of a request, of which every byte must be right. Raises MalformedRequest."""
+    """Decode the body of a request. Every byte must be right. Raises MalformedRequest."""
     try:
         header = segments.decode_segment(body)
     except segments.UnknownVersion:
@@ -103,7 +103,7 @@ def decode_moved(body: bytes) -> MovedFrames:
 
 @dataclass(slots=True)
 class MovedCounts:
-    """The batches and records that were moved, also when the move ended early."""
+    """The numbers of batches and records that were moved, even if the move ended early."""
 
     batches: int = 0
     records: int = 0
@@ -120,16 +120,15 @@ class MovedCounts:
 
     @property
     def told(self) -> str:
-        """The counts in words."""
+        """Return the counts in words."""
         batches = f"{counted(self.batches, 'batch', 'batches')} ({counted(self.records, 'record')})"
         dead = f"{counted(self.dead_batches, 'dead letter')} ({counted(self.dead_records, 'record')})"
         return f"{batches} and {dead}" if self.dead_batches else batches
 
 
 async def move(queue: DiskQueue, send: Send, counts: MovedCounts) -> None:
-    """Send what is queued, then the dead letters, each oldest first, and acknowledge each part when it was stored.
-
-    Nobody else may claim from the queue meanwhile. Raises what `send` does; then the rest is still here.
+    """Send the queued batches, then the dead letters, each oldest first, and acknowledge each part once it is stored.
+    Nothing else may claim from the queue meanwhile. Raises the errors of `send`; then the rest is still here.
     """
     mark = queue.identity.mark
 
@@ -178,7 +177,7 @@ def _dead_frame(one: WholeLetter) -> MovedFrame:
 
 
 class FrameId(NamedTuple):
-    """The identity of a frame, whichever request brings it."""
+    """The identity of a frame, even if it comes in two requests."""
 
     mark: int
     is_dead: bool
@@ -194,10 +193,8 @@ class Receiving:
         self._last: OrderedDict[FrameId, asyncio.Future[None]] = OrderedDict()  # being written, or on disk
 
     def take(self, queue: DiskQueue, name: str, moved: MovedFrames) -> Awaitable[Totals]:
-        """Append frames without a pause. When the result is awaited, all are on disk; it is the sum of those that were
-        not known. If there is no room for one, those before it are kept.
-
-        Raises, when awaited, QueueFull, NotTaken, RequestTooLarge.
+        """Append frames without a pause. Await the result: then all are on disk. It sums the frames that were new. If a
+        frame finds no room, those before it are kept. When awaited, raises QueueFull, NotTaken, RequestTooLarge.
         """
         written: list[asyncio.Future[None]] = []
         new, refused = Totals(), None
@@ -216,7 +213,7 @@ class Receiving:
     def _append(
         self, queue: DiskQueue, name: str, one: MovedFrame, *, is_dead: bool
     ) -> tuple[asyncio.Future[None] | None, Exception | None]:
-        """Append a frame without a pause, so that the room is still there."""
+        """Append a frame. There is no pause after the check for room."""
         if is_dead:
             letter = segments.decode_dead_letter(one.payload)
             assert letter is not None  # every frame was read
@@ -243,7 +240,7 @@ class Receiving:
 
 
 async def _written(written: Sequence[asyncio.Future[None]], new: Totals, refused: Exception | None) -> Totals:
-    """Wait until frames are on disk, then raise what refused another one."""
+    """Wait until the frames are on disk, then raise the refusal of a further frame, if there is one."""
     if written:
         await asyncio.wait(written, timeout=HUNG_SECONDS)
     if not all(one.done() for one in written):

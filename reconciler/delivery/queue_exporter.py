@@ -28,9 +28,9 @@ from reconciler.model.routes import Destination, Format
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.05  # between two looks whether the queue is empty, when the service stops
+LOOK_SECONDS = 0.05  # between two checks if the queue is empty, at a stop of the service
 REPLAY_AGAIN_SECONDS = 30.0
-STUMBLED_SECONDS = 30.0  # that a batch waits after a mistake of the service itself
+STUMBLED_SECONDS = 30.0  # that a batch waits after a bug of the service
 
 
 class QueueExporter(Exporter):
@@ -51,7 +51,7 @@ class QueueExporter(Exporter):
         self._pending = Pending(self._leases, destination, environment=environment, gate=self._gate)
         self._arrivals = 0
         self._is_stopping = False
-        self._is_replay_owed = queue.depth().dead_batches > 0  # dead letters of an outage wait for its end
+        self._is_replay_owed = queue.depth().dead_batches > 0  # dead letters of an outage are to be replayed
         self._is_replay_coming = False
         self._consumers = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -117,7 +117,7 @@ class QueueExporter(Exporter):
             self._keep(asyncio.create_task(self._consume(job), name=f"send-{self._destination.name}"))
         self._report.change(self._state)
         self._arm_replay()
-        wait = self._pending.next_in() if self._consumers < most else None  # a consumer that is done looks itself
+        wait = self._pending.next_in() if self._consumers < most else None  # a consumer that ends looks itself
         if wait is not None and not self._is_stopping:
             self._arm(max(wait, 0.0))
 
@@ -179,7 +179,7 @@ class QueueExporter(Exporter):
             if bodies:
                 self._pending.put(batch.halve())
         except Exception as problem:
-            # By its kind alone: its text may hold what was sent.
+            # Log only the class of the error: its text may contain records.
             log.error("Sending to %s failed within the service: %s", self._destination.name, type(problem).__name__)
             if is_probe:
                 self._gate.abandon(seconds=STUMBLED_SECONDS)
@@ -217,7 +217,7 @@ class QueueExporter(Exporter):
 
     async def _send(self, batch: SendBatch, body: bytes, *, is_probe: bool, is_single: bool) -> None:
         """Send a batch in one request, and decide what happens to it."""
-        # Behind an open breaker no time counts.
+        # While the breaker is open, no time counts.
         channel, counts, started = self._channel, self._gate.is_up, self._environment.monotonic()
         delivery = batch.delivery_id(project=self._project, destination=self._destination.name, is_single=is_single)
         verdict = await self._post(
@@ -245,7 +245,7 @@ class QueueExporter(Exporter):
         batch.tried = self._environment.monotonic()
         batch.not_before = batch.tried + verdict.retry_after
         batch.outage = verdict.outage
-        if batch.attempts <= 2 or batch.arrivals is None:  # with the first attempt go others that may arrive
+        if batch.attempts <= 2 or batch.arrivals is None:  # other batches may arrive together with the first attempt
             batch.arrivals = self._arrivals
         parts = batch.divide() if verdict.splits else []
         if parts:
@@ -269,7 +269,7 @@ class QueueExporter(Exporter):
 
     async def _give_up(self, batch: SendBatch, verdict: AnswerVerdict) -> None:
         is_retrying = self._destination.retry.enabled
-        is_outage = verdict.outage and batch.arrivals == self._arrivals  # else others arrived meanwhile
+        is_outage = verdict.outage and batch.arrivals == self._arrivals  # otherwise other batches arrived meanwhile
         self._is_replay_owed |= is_outage and (is_retrying or not self._gate.is_up)
         obituary = Obituary(
             Reason.GIVEN_UP if is_retrying else Reason.NO_RETRY,
@@ -297,7 +297,8 @@ class QueueExporter(Exporter):
             self._kick()
 
     def _proved(self, verdict: AnswerVerdict) -> None:
-        # What waits is due in any case: an endpoint may ask a single batch to wait for an hour.
+        # All waiting batches become due, even if the endpoint asked for a longer wait: it may ask a single one to wait
+        # an hour.
         self._pending.end_outage()
         super()._proved(verdict)
         self._kick()
@@ -323,7 +324,7 @@ class QueueExporter(Exporter):
             dead = self._report.counts.dead
             batches, _ = await self._queue.replay(outages_only=True, most=1)
             if not batches and self._queue.room(size=1) is None and dead == self._report.counts.dead:
-                self._is_replay_owed = False  # there is none, and none has come meanwhile
+                self._is_replay_owed = False  # no such letter is left, and none was added meanwhile
         self._kick()
 
     # Tasks and timers.

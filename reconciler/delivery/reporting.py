@@ -24,8 +24,8 @@ class ExporterState(StrEnum):
 
     IDLE = "idle"
     SENDING = "sending"
-    WAITING = "waiting"  # something failed, and waits for another attempt
-    DOWN = "down"  # the endpoint is; it is probed
+    WAITING = "waiting"  # a failed batch waits for another attempt
+    DOWN = "down"  # the endpoint is down, and is probed
     CLOSED = "closed"  # outside of its window
     HELD = "held"  # nothing is sent until a version can deliver
 
@@ -73,8 +73,8 @@ class DeliveryCounts:
 class SendReport:
     """The report of one destination. `since`, `last_success` and `failing_since` are Unix ms.
 
-    `failing_since` is when the first request failed of those after which nothing arrived, as long as there is something
-    to send: `since` is another at each attempt.
+    `failing_since` is the time of the first failed request since the last delivery, as long as there is something to
+    send; `since` changes at each attempt.
     """
 
     def __init__(self, environment: SendEnvironment, *, project: str, name: str) -> None:
@@ -86,7 +86,7 @@ class SendReport:
         self.last_success: int | None = None
         self.last_failure: SendFailure | None = None
         self.failing_since: int | None = None
-        self._untold = 0  # records of dead letters
+        self._untold = 0  # records of dead letters that no log line has counted yet
         self._tells_at = 0.0  # monotonic seconds, before which no line is written about them
 
     def change(self, state: ExporterState) -> None:

@@ -98,7 +98,7 @@ def judge_answer(answer: HttpAnswer, *, endpoint: Endpoint, name: str, now_ms: i
 def judge_failure(problem: errors.ReconcilerError, *, endpoint: Endpoint, name: str, note: str = "") -> AnswerVerdict:
     """Judge a request without an answer. `note` describes a known problem of the client certificate."""
     if isinstance(problem, Unanswered):
-        # The message begins with the host and port, which `_who` names already.
+        # The message begins with the host and port, which `_who` already names.
         words = str(problem).partition(" ")[2]
         return AnswerVerdict(
             False, outage=True, cause=f"{_who(name, endpoint)} {words}: {_advice(problem, endpoint, note)}"

@@ -115,9 +115,10 @@ def read_at(above: int, name: str) -> str:
 
 
 def _bytes(above: int, name: str) -> bytes | None:
-    """Read the file; None when it was replaced or written meanwhile, and the bytes may mix two secrets."""
+    """Read the file; None if it was replaced or written meanwhile, because the bytes may mix two secrets."""
     try:
-        # Some devices act when they are opened. What counts is what is open, below.
+        # Check before the opening too, because some devices act when they are opened. The check of the open file below
+        # decides.
         if not stat.S_ISREG(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
             raise UnusableSecretFile
         descriptor = os.open(name, _FILE_FLAGS, dir_fd=above)
@@ -136,10 +137,9 @@ def _bytes(above: int, name: str) -> bytes | None:
 
 
 def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
-    """Return the identity of the open file and its content; None when the name now leads to another file.
-
-    One link alone proves nothing: of a hard link that was removed since it was opened, the other name is left. So the
-    name has to lead to this very file, too.
+    """Return the identity of the open file and its content; None if the name now leads to another file. A link count of
+    one is not enough: a hard link that was removed after the opening leaves one name, the other one. So the name must
+    lead to this file too.
     """
     opened, named = os.fstat(descriptor), os.stat(name, dir_fd=above, follow_symlinks=False)
     if not stat.S_ISREG(opened.st_mode) or opened.st_nlink > 1 or named.st_nlink > 1:
@@ -149,10 +149,9 @@ def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
 
 
 def _wait_for_renames(above: int) -> None:
-    """List the folder, which the kernel does not do while a name in it is replaced.
-
-    A rename takes the link from the file that it replaces a moment before the name leads elsewhere. In that moment a
-    hard link to a file outside of the folder looks like a file with one name, which is here.
+    """Wait for renames in the folder: the kernel does not list it during one. A rename removes the link of the replaced
+    file a moment before the name leads to the new one. In that moment, a hard link to a file outside looks like a file
+    whose only name is here.
     """
     with os.scandir(above) as entries:
         next(entries, None)
@@ -188,7 +187,7 @@ def allowed_variables(names: Iterable[str], *, patterns: Iterable[str], project:
     `patterns` are of the shape that the settings take: letters, digits, `_`, `*` and `<PROJECT>`.
     """
     own = [re.compile(fnmatch.translate(pattern)).match for pattern in own_patterns(patterns, project)]
-    # The patterns first: at each look of each repository nearly all of the environment is left out by them.
+    # The patterns first: they leave out nearly all of the environment, and this runs at each poll of each repository.
     return frozenset(name for name in names if any(match(name) for match in own) and _may_be_named(name))
 
 
@@ -227,7 +226,7 @@ def configured_sources(settings: Settings, *, environment: Mapping[str, str]) ->
 
 MOST_FILES = 1_000  # of a project, in the order of the names
 MOST_LEVELS = 8  # the folders and the file in them
-MOST_ENTRIES = 10_000  # looked at for one list; where there are more, which ones count is left to chance
+MOST_ENTRIES = 10_000  # read for one list; with more, it is undefined which ones count
 
 
 def available_secrets(sources: SecretSources, project: str) -> AvailableSecrets:
@@ -302,7 +301,7 @@ def _is_readable(folder: int, name: str) -> bool:
     return True
 
 
-MOST_CHARACTERS = 1024 * 1024  # of one value; a text of references could ask for any number of files
+MOST_CHARACTERS = 1024 * 1024  # of one value, because a text may refer to any number of files
 
 MALFORMED = "A reference to a secret is not written as `${env:NAME}` or `${file:NAME}`; correct it."
 TOO_LONG = "What a value with references to secrets stands for is longer than 1,048,576 characters; shorten it."

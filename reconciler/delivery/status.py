@@ -146,7 +146,7 @@ def _instant(milliseconds: int | None) -> str | None:
 
 
 def _text(answer: bytes) -> str:
-    """Decode a stranger's bytes. A terminal must escape the text."""
+    """Decode bytes from a stranger. Escape the text before a terminal shows it."""
     return answer.decode("utf-8", "replace")
 
 

@@ -1,6 +1,6 @@
-"""One answer from those of several instances: sums of what each shows of its own queues. Pure.
+"""Sums of the answers of several instances about their own queues. Pure.
 
-An answer of another version may lack members, or have more: those that are not known here are left out of sums.
+An answer of another version may lack members, or have more. Unknown members are not summed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,9 @@ LIMITS = ("maxBatches", "maxBytes")
 
 
 def sum_deliveries(found: Sequence[tuple[str, Shown]]) -> dict[str, Any]:
-    """Return one destination's delivery of all instances, with that of each in `instances`. At least one is given."""
+    """Return the delivery of one destination on all instances, at least one, with each instance's own part in
+    `instances`.
+    """
     shown = [one for _, one in found]
     name, worst = min(found, key=lambda one: _badness(one[1]["state"]))
     queues, letters = [one["queue"] for one in shown], [one["deadLetters"] for one in shown]
@@ -45,7 +47,7 @@ def sum_deliveries(found: Sequence[tuple[str, Shown]]) -> dict[str, Any]:
 
 
 def sum_projects(found: Sequence[tuple[str, Shown]]) -> dict[str, Any]:
-    """Return the deliveries of a project of all instances, and the records that no Configuration took."""
+    """Return the deliveries of a project on all instances, and the records that no Configuration took."""
     of: dict[str, list[tuple[str, Shown]]] = {}
     for instance, answer in found:
         for one in answer["deliveries"]:
@@ -61,8 +63,8 @@ def sum_projects(found: Sequence[tuple[str, Shown]]) -> dict[str, Any]:
 
 
 def sum_histories(found: Sequence[Sequence[Shown]]) -> list[dict[str, Any]]:
-    """Return the samples of all instances. Each takes one a minute at a second of its own, so the last ones of all are
-    summed, and those before them.
+    """Return the summed samples of all instances. Each instance samples once a minute, at its own second, so the last
+    samples of all are summed, then those before them, and so on.
     """
     longest = max(map(len, found), default=0)
     rows = [[samples[-ago] for samples in found if len(samples) >= ago] for ago in range(longest, 0, -1)]
@@ -92,7 +94,7 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
 
 
 def _first(times: Iterable[str | None]) -> str | None:
-    """Return the earliest of instants, which are compared as text."""
+    """Return the earliest instant. Instants are compared as text."""
     return _chosen(min, times)
 
 

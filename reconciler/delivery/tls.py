@@ -1,4 +1,4 @@
-"""TLS as an endpoint's settings want it, from files in the project's folder of secrets; the spans of certificates.
+"""TLS contexts for endpoints, from files in the project's folder of secrets; and the validity of certificates.
 
 The only module that imports cryptography. Everything here reads files or computes for milliseconds: it belongs on a
 thread.
@@ -23,14 +23,14 @@ _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 class CertificateSpan(NamedTuple):
-    """When a certificate is valid. Both in UTC."""
+    """The validity of a certificate, in UTC."""
 
     since: datetime
     until: datetime
 
 
 def certificate_span(pem: str) -> CertificateSpan | None:
-    """Return the span of the first certificate in a PEM file, the leaf of a chain; None when it cannot be read."""
+    """Return the validity of the first certificate in a PEM file, the leaf of a chain; None if it cannot be read."""
     from cryptography import x509  # noqa: PLC0415 - 8 MB, which a service without certificates does without
 
     start, end = pem.find(_BEGIN), pem.find(_END)
@@ -47,13 +47,13 @@ MOST_BYTES = 1 << 20  # of `outbound.caFile`; the system's own is a quarter of t
 
 
 class UnusableFile(Refused):
-    """A file of TLS cannot be read, or does not hold what it should."""
+    """A TLS file cannot be read, or has the wrong content."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """The texts of an endpoint's files when they were read. Without an `authority` the system's are trusted; the
-    others are empty where none is wanted.
+    """The texts of an endpoint's TLS files. Without an `authority` the system's authorities are trusted. The others are
+    empty if they are not configured.
     """
 
     authority: str | None = field(default=None, repr=False)
@@ -62,7 +62,7 @@ class TlsFiles:
 
 
 def read_tls_file(endpoint: Endpoint, *, sources: SecretSources, project: str, authorities: Path | None) -> TlsFiles:
-    """The texts of the files; those of `authorities` where the endpoint has no `ca_file`. Raises UnusableFile."""
+    """Read the TLS files of an endpoint. Without a `ca_file`, `authorities` takes its place. Raises UnusableFile."""
 
     def text(parameter: str, name: str) -> str:
         try:
@@ -97,7 +97,7 @@ def tls_context(endpoint: Endpoint, files: TlsFiles) -> ssl.SSLContext:
     """
     try:
         if files.authority == "":
-            raise ValueError  # which the library would take for none, and trust the system's authorities
+            raise ValueError  # the library would ignore an empty text, and trust the system's authorities
         made = ssl.create_default_context(cadata=files.authority)
     except (ssl.SSLError, ValueError):
         raise UnusableFile(
@@ -113,7 +113,7 @@ def tls_context(endpoint: Endpoint, files: TlsFiles) -> ssl.SSLContext:
 
 
 def expired_certificates(files: TlsFiles, *, now: datetime) -> str:
-    """Say what is wrong with the time of the client certificate, as a sentence's rest; empty for nothing."""
+    """Return the end of a sentence if the client certificate is not valid now; otherwise ''."""
     span = certificate_span(files.certificate) if files.certificate else None
     if span is not None and now > span.until:
         return f"the client certificate in `cert_file` expired on {span.until:%Y-%m-%d}; renew it."
@@ -134,13 +134,13 @@ def _load(made: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def _no_password() -> str:
-    """Without it OpenSSL would ask for one on the terminal."""
+    """Return no password: without a function, OpenSSL would ask for one on the terminal."""
     return ""
 
 
 @contextmanager
 def _in_memory(text: str) -> Iterator[str]:
-    """A path to a text, since `load_cert_chain` takes nothing else; it is on no disk."""
+    """Yield a path to a text in memory, because `load_cert_chain` only accepts paths."""
     descriptor = os.memfd_create("reconciler-tls", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(descriptor), "wb") as file:

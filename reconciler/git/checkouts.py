@@ -26,7 +26,7 @@ from reconciler.model.errors import Refused
 # The rules of git decide which files are ignored: .gitignore, .git/info/exclude and the person's core.excludesFile.
 # For them, and for settings such as core.fileMode, the person's own configuration is read.
 
-MAX_BYTES = 256 << 20  # 256 MiB, of all files that are not committed: they are held in memory
+MAX_BYTES = 256 << 20  # 256 MiB, of all files that are not committed: they are in memory
 
 SKIP_WORKTREE = 1 << 14  # GIT_INDEX_ENTRY_SKIP_WORKTREE, of the extended flags
 
@@ -36,8 +36,8 @@ _COMPARED = (
     | DiffOption.RECURSE_UNTRACKED_DIRS
     | DiffOption.INCLUDE_TYPECHANGE
     | DiffOption.INCLUDE_UNREADABLE
-    | DiffOption.INCLUDE_UNREADABLE_AS_UNTRACKED  # a folder, which would make the whole comparison fail
-    | DiffOption.IGNORE_SUBMODULES  # they stay as they are, and are not opened
+    | DiffOption.INCLUDE_UNREADABLE_AS_UNTRACKED  # an unreadable folder, which would make the whole comparison fail
+    | DiffOption.IGNORE_SUBMODULES  # submodules stay as they are, and are not opened
     | DiffOption.SKIP_BINARY_CHECK
 )
 
@@ -76,9 +76,9 @@ class _Taking:
         self._left = MAX_BYTES
 
     def take(self, changed: list[tuple[DeltaStatus, pygit2.DiffFile]]) -> None:
-        """Bring in all of them. What is gone goes first: a folder may stand where a file was."""
+        """Add all changes. Deletions come first, because a folder may have replaced a file."""
         gone = [file for status, file in changed if status is DeltaStatus.DELETED]
-        # What is gone is not looked for: a folder above it may be a link by now, which leads to another place.
+        # Deleted files are not opened: a folder above one may be a link now, which leads to another place.
         for file in gone:
             if not self._is_left_out(file):
                 self._check_listed(posixpath.dirname(file.raw_path))
@@ -93,7 +93,7 @@ class _Taking:
         return bool(entry and entry.flags_extended & SKIP_WORKTREE)
 
     def _check_listed(self, folder: bytes) -> None:
-        """Raise Refused for a folder that cannot be listed: to libgit2 it is empty."""
+        """Raise Refused for a folder that cannot be listed, because libgit2 treats it as empty."""
         path = os.path.join(self._root, folder)  # noqa: PTH118 - bytes, which no Path can be made of
         with _named(folder), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if stat.S_ISDIR(os.lstat(path).st_mode) and not os.access(path, os.R_OK | os.X_OK):
@@ -142,7 +142,7 @@ class _Taking:
 
 @contextlib.contextmanager
 def _named(path: bytes) -> Iterator[None]:
-    """Name what cannot be read."""
+    """Turn an OSError of the block into a Refused that names the file."""
     try:
         yield
     except OSError as error:
@@ -160,7 +160,7 @@ ORIGIN = "refs/remotes/origin/"
 SHOWN_CHARACTERS = 200
 PREFIX = re.compile(r"^refs/(heads|tags|remotes)/")
 HEAD = re.compile(r"HEAD(?![\w/-])")
-OF_ORIGIN = re.compile(r"origin/([A-Za-z0-9][A-Za-z0-9._/-]{0,199})")  # what a shell leaves as it is
+OF_ORIGIN = re.compile(r"origin/([A-Za-z0-9][A-Za-z0-9._/-]{0,199})")  # only characters that a shell does not change
 
 DEEPEN = "fetch the rest with `git fetch --unshallow`"
 NO_COMMITS = "the repository has no commits yet; commit something first"
@@ -205,7 +205,7 @@ class Checkout:
         self.close()
 
     def remotes(self) -> list[str]:
-        """The URLs of its remotes, as its configuration has them."""
+        """Return the URLs of its remotes, as its configuration has them."""
         return [remote.url for remote in self._git.remotes if remote.url]
 
     def default_base(self) -> str:
@@ -225,16 +225,16 @@ class Checkout:
         Raises Refused if the name has no commit.
         """
         try:
-            found = self._git.revparse_single(name if "\0" not in name else "")  # it would stop there
+            found = self._git.revparse_single(name if "\0" not in name else "")  # libgit2 would stop at a NUL
             shown = self._branch() if name == "HEAD" else name
             return PREFIX.sub("", shown[:SHOWN_CHARACTERS]), str(found.peel(ObjectType.COMMIT).id)
         except (pygit2.GitError, KeyError, ValueError) as error:
             raise Refused(self._no_commit(name, str(error))) from None
 
     def worktree_commit(self) -> str:
-        """Make a commit in memory of all files of the worktree that git does not ignore; its parent is HEAD.
+        """Make a commit in memory of all files of the worktree that git does not ignore, with HEAD as its parent.
 
-        Raises Refused without a worktree, and for what cannot be read.
+        Raises Refused without a worktree, and for unreadable files.
         """
         if self.root is None:
             raise Refused("a bare repository has no worktree; leave out --worktree")
@@ -278,7 +278,7 @@ class Checkout:
             return NO_COMMITS
         if "ambiguous" in error:
             return f"{shown} stands for more than one commit; give more digits of its id"
-        if found := OF_ORIGIN.fullmatch(name):  # a clone of one branch fetches no other, however deep
+        if found := OF_ORIGIN.fullmatch(name):  # a clone of one branch has no other branch, even a full clone
             fetch = f"git fetch origin +refs/heads/{found[1]}:refs/remotes/origin/{found[1]}"
             return f"there is no commit {shown}; fetch it with `{fetch}`"
         if self._git.is_shallow:

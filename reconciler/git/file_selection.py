@@ -1,4 +1,4 @@
-"""Which files of a tree are read as documents, and which are ignored."""
+"""The choice of files: those of a tree that are read as documents, and those that are ignored."""
 
 import codecs
 from collections.abc import Mapping, Sequence

@@ -53,7 +53,7 @@ def parse(data: bytes) -> Commit | None:
 
 MAX_SIGNATURE_CHARACTERS = 256  # of a name, and of an address
 
-# What has no place in one line of text about a person: control characters, line breaks, turned writing, brackets.
+# Characters that must not be in a line about a person: control characters, line breaks, changes of direction, brackets.
 UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069<>]")
 
 
@@ -79,13 +79,12 @@ def stated_date(seconds: int) -> datetime:
 def last_changes(
     head: str, paths: Collection[str], *, objects: Objects, go_on: Callable[[], bool], max_commits: int = MAX_COMMITS
 ) -> dict[str, str]:
-    """For each path the commit that gave the file what it is at `head`.
-
-    Left out is what `head` does not hold, what is further away than `max_commits`, what was not found when `go_on` said
-    to stop, and what lies behind a commit that is not there or cannot be read.
+    """Return for each path the commit that gave the file its content at `head`. A path is left out if `head` does not
+    have it, its commit is further away than `max_commits`, the search ended because `go_on` returned False, or a commit
+    on the way is missing or unreadable.
     """
     found: dict[str, str] = {}
-    pending: dict[str, set[str]] = {head: set(paths)}  # by commit the files to look for there; each at one commit only
+    pending: dict[str, set[str]] = {head: set(paths)}  # the files to find, by the next commit; each at one only
     newest = [(0, head)]
     for _ in range(max_commits):
         if not pending or not go_on():
@@ -95,7 +94,7 @@ def last_changes(
         if commit is None:
             continue
         parents = {parent: objects.commit(parent) for parent in commit.parents}
-        held: dict[str, bool] = {}  # of files that the last parent has otherwise: whether this commit has them at all
+        held: dict[str, bool] = {}  # for files that differ in the last parent: True if this commit has them
         try:
             for parent, before in parents.items():
                 if before is None:
@@ -112,7 +111,7 @@ def last_changes(
             if not parents:
                 held = {change.path: True for change in objects.changes(trees.EMPTY, commit.tree)}
         except GitFault:
-            continue  # what is looked for here is not found; the walk goes on elsewhere
+            continue  # these files are not found; the walk continues with other commits
         if None not in parents.values():
             found |= {path: name for path in wanted if held.get(path)}
     return found

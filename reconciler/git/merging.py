@@ -64,7 +64,7 @@ MAX_RENAMED_BYTES = 64 << 20  # 64 MiB, of a file that may have been renamed: it
 MAX_RENAMED_BYTES_IN_ALL = 256 << 20  # 256 MiB, of all of these: libgit2 takes a second for 64 MiB
 
 Files: TypeAlias = dict[bytes, tuple[str, str]]
-"""The file's ids before and after, by path; '' if there is none."""
+"""By path, the ids of a file before and after; '' if there is none."""
 
 
 def check_weight(snapshot: Snapshot, base: str, sides: tuple[str, str]) -> bool:
@@ -122,7 +122,7 @@ def _measure(snapshot: Snapshot, tree: str, seen: dict[str, tuple[int, int]], ab
         raws = snapshot.raw(tree)
         trees.check_size(len(raws), above)
         names = [name for _, name, _ in raws]
-        # A merge would take these for others: a stored name may hold a slash, and occur twice.
+        # A merge would confuse these names: a stored name may contain a slash, and occur twice.
         if len(set(names)) < len(names) or b"/" in b"".join(names):
             raise not_allowed()
         below = [_measure(snapshot, raw[2].hex(), seen, above + 1) for raw in raws if _kind(raw) == trees.FOLDER]
@@ -134,7 +134,7 @@ def _measure(snapshot: Snapshot, tree: str, seen: dict[str, tuple[int, int]], ab
 
 
 def not_allowed() -> GitFault:
-    """Return what to raise when a tree has names that git does not allow; such trees are not made by git."""
+    """Return the error for a tree with names that git does not allow. Git does not make such trees."""
     return GitFault(
         RepositoryState.UNSUPPORTED_FORMAT, "a tree holds a name that Git does not allow, or holds one twice; remove it"
     )
@@ -156,7 +156,7 @@ def _check_both(snapshot: Snapshot, ours: Files, theirs: Files) -> None:
 
 
 def _lines(snapshot: Snapshot, blob: str) -> int:
-    """The lines of a file; 0 when they cannot be too many."""
+    """Return the number of lines of a file; 0 if it is too small to have too many."""
     size = snapshot.size(blob)
     return 0 if size <= MAX_FILE_LINES else snapshot.read(blob, size).count(b"\n")
 
@@ -170,15 +170,15 @@ def _may_be_renamed(snapshot: Snapshot, files: Files) -> bool:
     return max(sizes) <= MAX_RENAMED_BYTES and sum(sizes) <= MAX_RENAMED_BYTES_IN_ALL
 
 
-# A repository opened so that something can be made in it, a merge for instance, and nothing reaches a disk.
+# A repository in which objects can be made, such as a merge, without writing to a disk.
 
-MAX_RENAMES = 1000  # files that came, or went, to be compared with one another
+MAX_RENAMES = 1000  # added or deleted files that are compared with one another
 
 _NOBODY = pygit2.Signature("Reconciler", "reconciler@localhost", 0, 0)  # the same merge has the same id
 
 
 class Merger(pygit2.Repository):
-    """Objects alone, for merges: without a folder there is no configuration, no index and no file of attributes."""
+    """A repository of objects only, for merges: without a folder it has no configuration, index and attributes."""
 
     @staticmethod
     def _merge_options(*arguments: Any) -> Any:
@@ -188,10 +188,10 @@ class Merger(pygit2.Repository):
 
 
 class MemoryRepository:
-    """A repository for merges: new objects stay in memory, until it is closed. Of one thread.
+    """A repository for merges, used by one thread. New objects are in memory only, until it is closed.
 
-    `damaged` is what to say of an object that is not there whole, `deepen` what to do when a history is cut off.
-    Raises what pygit2 raises when it cannot be opened, and Refused when libgit2 cannot merge in memory.
+    `damaged` is the sentence for a missing or damaged object, `deepen` the advice for a shallow history. Raises the
+    errors of pygit2 if it cannot be opened, and Refused if libgit2 cannot merge in memory.
     """
 
     def __init__(self, path: Path, *, damaged: str, deepen: str, objects: pygit2.Odb | None = None) -> None:
@@ -206,7 +206,7 @@ class MemoryRepository:
         self.deepen = deepen
 
     def close(self) -> None:
-        """Give back files and memory; snapshots of it end with it."""
+        """Release files and memory. Snapshots of this repository end with it."""
         self.merger.free()
         self.git.free()
 
@@ -217,7 +217,7 @@ class MemoryRepository:
         self.close()
 
     def snapshot(self, commit: str) -> Snapshot:
-        """One commit by its full id. Raises GitFault when it is not there."""
+        """Open a commit by its full id. Raises GitFault if it is missing."""
         with snapshots.damage(self.damaged):
             found = self.git[commit]
             if not isinstance(found, pygit2.Commit):
@@ -225,28 +225,28 @@ class MemoryRepository:
         return Snapshot(self.git, found, damaged=self.damaged, memory=self.memory)
 
     def commit(self, tree: str, *parents: str) -> str:
-        """A commit of a tree, in memory."""
+        """Make a commit of a tree in memory, and return its id."""
         with snapshots.damage(self.damaged):
             made = self.git.create_commit(None, _NOBODY, _NOBODY, "", pygit2.Oid(hex=tree), list(parents))
         return str(made)
 
 
-# What merging one commit into another would give, made in memory alone: nothing is written and nothing is run.
+# The merge of one commit into another, only in memory: nothing is written, and no program is run.
 #
-# It is what git's own merge gives, but for what only a checkout could say: neither attributes (`merge=union`) nor
-# configuration count, so that the same two commits merge alike everywhere.
+# The result is that of git's own merge, without the settings of a checkout: attributes (`merge=union`) and
+# configuration do not count, so the same two commits have the same merge everywhere.
 
 MAX_NAMED = 100  # files in conflict
 MAX_SHOWN = 10  # of them in the message
-MAX_LINED = 256 << 10  # bytes of a file whose lines in conflict are told
+MAX_LINED = 256 << 10  # bytes of a file whose conflicting lines are shown
 MAX_RANGES = 5  # of its lines
-MAX_VIRTUAL_BASES = 4  # of one another: histories that cross many times would have them without end
-MAX_BASES = 2  # where two histories part: ordinary ones have one
+MAX_VIRTUAL_BASES = 4  # nested: histories that cross many times could have any number
+MAX_BASES = 2  # merge bases of two commits; ordinary histories have one
 
 
 class Conflicts(Refused):
-    """Both sides change the same. `files` are at most MAX_NAMED paths, sorted and safe to show, of `total`: each with
-    the lines of the head that conflict, if they are known (`a.yaml:3-5,9`), or the side that deletes it.
+    """Both sides change the same lines or files. `files` are at most MAX_NAMED of the `total` paths, sorted and safe to
+    show, each with the lines of the head that conflict, if they are known (`a.yaml:3-5,9`), or the side that deletes it.
     """
 
     def __init__(self, files: tuple[str, ...]) -> None:
@@ -261,7 +261,7 @@ class Conflicts(Refused):
 
 
 class Unrelated(Refused):
-    """The two have no history in common, or none that is here: `shallow` says that it may be cut off."""
+    """The two commits have no known history in common. `shallow`: the history here may be incomplete."""
 
     def __init__(self, message: str, *, shallow: bool) -> None:
         super().__init__(message)
@@ -270,10 +270,10 @@ class Unrelated(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The merge of `head` into `base`. `merged` is a commit of both that exists in memory alone.
+    """The merge of `head` into `base`. `merged` is the merge commit, which exists only in memory.
 
     `behind` counts the commits of the base that the head lacks, `ahead` those of the head that the base lacks, each up
-    to `bases.MAX_COUNTED`. All of it lives as long as the repository that it was made in.
+    to `bases.MAX_COUNTED`. It is valid as long as its repository is open.
     """
 
     base: Snapshot
@@ -284,12 +284,14 @@ class Merged:
     ahead: int
 
     def changes(self, folder: str) -> list[trees.TreeChange]:
-        """The files below a folder that differ between the base and the merge. Either may lack it. Raises GitFault."""
+        """Return the files below a folder that differ between the base and the merge. The folder may be missing in
+        either. Raises GitFault.
+        """
         return self.merged.changes(tree_of(self.base, folder), tree_of(self.merged, folder), folder)
 
 
 def tree_of(snapshot: Snapshot, folder: str) -> str:
-    """The id of a folder's tree; that of the empty tree where there is no such folder. Raises GitFault."""
+    """Return the id of a folder's tree; for a missing folder that of the empty tree. Raises GitFault."""
     try:
         return snapshot.tree(folder)
     except GitFault as fault:
@@ -299,9 +301,9 @@ def tree_of(snapshot: Snapshot, folder: str) -> str:
 
 
 def open_mirrors(mirror: Path, proposals: Path | None) -> MemoryRepository:
-    """The packs of a mirror, and of the one that holds proposals. Raises GitFault mirror-corrupt."""
+    """Open the packs of a mirror, and of the mirror with proposals. Raises GitFault mirror-corrupt."""
     both = [mirror] if proposals is None else [mirror, proposals]
-    # Only the repository that is opened says where histories are cut off; the one who has all refs knows best.
+    # Only the opened repository decides where histories are cut off, so open the one that has all refs.
     opened = next((one for one in reversed(both) if (one / "shallow").exists()), mirror)
     with snapshots.damage(snapshots.DAMAGED_MIRROR):
         return MemoryRepository(
@@ -313,9 +315,8 @@ def open_mirrors(mirror: Path, proposals: Path | None) -> MemoryRepository:
 
 
 def merge(repository: MemoryRepository, base: str, head: str) -> Merged:
-    """Merge two commits, given by their full ids.
-
-    Raises Conflicts, Unrelated, Refused for what is too large to be merged, and GitFault when objects are missing.
+    """Merge two commits, given by their full ids. Raises Conflicts, Unrelated, Refused if they are too large to be
+    merged, and GitFault if objects are missing.
     """
     one, other = repository.snapshot(base), repository.snapshot(head)
     with snapshots.damage(repository.damaged):
@@ -334,7 +335,7 @@ def _unrelated(repository: MemoryRepository, base: str, head: str) -> Unrelated:
 
 
 def _tree(repository: MemoryRepository, relation: HistoryRelation, base: Snapshot, head: Snapshot) -> str:
-    """The merged tree. Where one side has all that the other has, there is nothing to merge."""
+    """Return the merged tree. If one side contains the other, there is nothing to merge."""
     ours, theirs = base.tree(""), head.tree("")
     if relation.bases[0] == head.commit.id or ours == theirs:
         return ours
@@ -354,22 +355,22 @@ def _tree(repository: MemoryRepository, relation: HistoryRelation, base: Snapsho
 
 
 class _Merging:
-    """One merge of two commits, whatever their histories are."""
+    """One merge of two commits, with any histories."""
 
     def __init__(self, repository: MemoryRepository, snapshot: Snapshot, flags: MergeFlag) -> None:
         self._repository = repository
-        self._snapshot = snapshot  # of any commit, to read folders by
+        self._snapshot = snapshot  # of any commit, to read folders
         self._flags = flags
 
     def tree(self, found: tuple[str, ...], one: str, other: str) -> str:
-        """The merged tree of two commits with the merge bases `found`. Raises Conflicts, Refused."""
+        """Return the merged tree of two commits with the merge bases `found`. Raises Conflicts, Refused."""
         return self._written(self._merge(self._base(found), self._tree_of(one), self._tree_of(other)))
 
     def _base(self, found: tuple[str, ...], depth: int = 0) -> str:
-        """The one tree to start from: of two merge bases what they merge to, as git has it. Raises Conflicts, Refused.
+        """Return the tree to start from. Two merge bases are merged first, as in git. Raises Conflicts, Refused.
 
-        If they conflict, git would go on with what is in conflict. Libgit2, left to itself, goes on with a tree that
-        lacks such files, and takes for deleted what git finds to conflict.
+        If they conflict, git would continue with the conflicts. Libgit2 by itself would continue with a tree without
+        these files, and treat them as deleted where git reports a conflict.
         """
         if len(found) == 1:
             return self._tree_of(found[0])
@@ -399,8 +400,8 @@ class _Merging:
         return str(index.write_tree(self._repository.merger))
 
     def _lines(self, *versions: pygit2.IndexEntry | None) -> str:
-        """The lines of the head that conflict, as `:3-5,9`, or the side that deletes the file; empty if it is neither,
-        or if there are too many lines.
+        """Return the lines of the head that conflict, as `:3-5,9`, or the side that deletes the file; empty if a version has no lines,
+        or too many.
         """
         match versions:
             case (pygit2.IndexEntry(), None, pygit2.IndexEntry()):
@@ -415,7 +416,9 @@ class _Merging:
 
 
 def conflicts(index: pygit2.Index) -> dict[str, tuple[pygit2.IndexEntry | None, ...]]:
-    """The files that conflict in an index, sorted and safe to show, with what the base and both sides have of each."""
+    """Return the conflicting files of an index, sorted and safe to show, each with its entries in the base and on both
+    sides.
+    """
     # A file that one side renamed may conflict under several names.
     found = {
         trees.escaped_path(os.fsencode(entry.path)): versions
@@ -427,8 +430,8 @@ def conflicts(index: pygit2.Index) -> dict[str, tuple[pygit2.IndexEntry | None, 
 
 
 def conflicting_lines(base: bytes, ours: bytes, theirs: bytes) -> list[range]:
-    """Return the changes of `theirs` that conflict, as its lines from 1 on; of removed lines the one before. As in
-    git's merge, two changes conflict if they differ and have lines of the base in common, or adjacent ones.
+    """Return the changes of `theirs` that conflict, as its line numbers, from 1; removed lines are shown as the line
+    before. As in git's merge, two changes conflict if they differ and touch common or adjacent lines of the base.
     """
     one, other = (
         pygit2.Patch.create_from(base, side, context_lines=0, flag=DiffOption.FORCE_TEXT).hunks
@@ -444,7 +447,7 @@ def conflicting_lines(base: bytes, ours: bytes, theirs: bytes) -> list[range]:
 
 
 def _points(hunk: pygit2.DiffHunk) -> range:
-    """The places before, between and after the lines that a change replaces."""
+    """Return the positions before, between and after the lines that a change replaces."""
     start = hunk.old_start - 1 if hunk.old_lines else hunk.old_start
     return range(start, start + hunk.old_lines + 1)
 
@@ -454,12 +457,12 @@ def _change(hunk: pygit2.DiffHunk) -> tuple[range, tuple[bytes, ...]]:
 
 
 def matching_lines(old: bytes, new: bytes) -> dict[int, int]:
-    """Return the lines of one text that are in another, both counted from 1, as the diff of the two has it."""
+    """Return the lines of one text that are in another, by the diff of the two, as line numbers from 1."""
     found: dict[int, int] = {}
     line, moved = 1, 0  # the next line of the old text, and its distance to the new one
     patch = pygit2.Patch.create_from(old, new, context_lines=0, flag=DiffOption.FORCE_TEXT)
     for hunk in patch.hunks:
-        start = hunk.old_start if hunk.old_lines else hunk.old_start + 1  # of no lines, git names the one before
+        start = hunk.old_start if hunk.old_lines else hunk.old_start + 1  # for no lines, git gives the line before
         found |= {one: one + moved for one in range(line, start)}
         line = start + hunk.old_lines
         moved += hunk.new_lines - hunk.old_lines

@@ -9,19 +9,19 @@ from typing import NamedTuple
 from reconciler.model.errors import Refused
 from reconciler.model.names import check_ref_name
 
-# What of a remote is followed: a branch, a tag, a commit, any other ref, or what the remote's HEAD names.
+# The followed ref of a remote: a branch, a tag, a commit, any other ref, or the target of the remote's HEAD.
 
 SHOWN_CHARACTERS = 200  # of a text from settings in a message
 BRANCHES = "refs/heads/"
 TAGS = "refs/tags/"
-PRIVATE = "refs/reconciler/"  # where the mirror keeps what is followed
-PEELED = "^{}"  # behind a name: what the tag leads to
+PRIVATE = "refs/reconciler/"  # the followed refs in a mirror
+PEELED = "^{}"  # after a name: the target of the tag
 
 OBJECT_ID = re.compile(r"[0-9a-f]{40}")
 
 
 class RefKind(StrEnum):
-    """The kind of a followed ref, by the name of its setting; HEAD when none is given."""
+    """The kind of a followed ref, by the name of its setting; HEAD without a setting."""
 
     HEAD = "head"
     BRANCH = "branch"
@@ -31,9 +31,8 @@ class RefKind(StrEnum):
 
 
 class RefHead(NamedTuple):
-    """The commit that is followed now. `ref` is where it was found, in full: a ref, `HEAD`, or the commit's id.
-
-    `tag` is the annotated tag that leads to it, which may be signed; '' for none.
+    """The present commit of a followed ref. `ref` is the full ref of the commit, `HEAD`, or the commit's id. `tag` is
+    the annotated tag that leads to it, which may be signed; '' without one.
     """
 
     ref: str
@@ -41,17 +40,17 @@ class RefHead(NamedTuple):
     tag: str = ""
 
     def is_held_as(self, held: "RefHead | None") -> bool:
-        """Return True if what a mirror holds is this, wherever it was found."""
+        """Return True if a mirror has the same commit and tag, under any ref."""
         return held is not None and (held.commit, held.tag) == (self.commit, self.tag)
 
     @property
     def branch(self) -> str | None:
-        """The branch's short name; None for what is no branch."""
+        """The short name of the branch; None for any other ref."""
         return self.ref.removeprefix(BRANCHES) if self.ref.startswith(BRANCHES) else None
 
 
 class Listing(NamedTuple):
-    """The refs of a remote: object ids by ref, tags peeled under `<ref>^{}` too, and targets of symbolic refs."""
+    """The refs of a remote: object ids by ref, with peeled tags under `<ref>^{}`, and the targets of symbolic refs."""
 
     refs: dict[str, str]
     symbolic: dict[str, str]
@@ -74,13 +73,13 @@ def _is_name(name: str) -> bool:
 
 
 def shown_name(text: str) -> str:
-    """Text from settings, fit to stand in a message."""
+    """Return a text from settings in a form for messages: visible and short."""
     return repr(text[:SHOWN_CHARACTERS])
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Followed:
-    """One thing that is followed. Raises Refused for a name that Git forbids or would take for an option."""
+    """A followed ref or commit. Raises Refused for a name that Git forbids or could take for an option."""
 
     kind: RefKind
     name: str = "HEAD"
@@ -94,26 +93,28 @@ class Followed:
 
     @property
     def full(self) -> str:
-        """Its full name, which no other thing has."""
+        """Its full name, which is unique."""
         return {RefKind.BRANCH: BRANCHES, RefKind.TAG: TAGS}.get(self.kind, "") + self.name
 
     @property
     def is_fixed(self) -> bool:
-        """Return True if it never moves, so that a remote need not be asked where it is."""
+        """True if it is a commit's id, which never moves, so that no poll is needed."""
         return self.kind is RefKind.COMMIT
 
     @property
     def private_ref(self) -> str:
-        """Return where the mirror keeps it. A digest, so that `a` can become `a/b` and no name meets another."""
+        """The name of its ref in the mirror. It is a digest, so that the branch `a` can become `a/b`, and names never
+        collide.
+        """
         return PRIVATE + hashlib.sha256(self.full.encode()).hexdigest()[:40]
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Return what `git ls-remote` is asked: the name, and what it leads to should it be an annotated tag."""
+        """Return the patterns for `git ls-remote`: the name, and the target of an annotated tag."""
         return self.full, self.full + PEELED
 
     def found(self, listing: Listing) -> RefHead | None:
-        """Return where it is by a remote's answer; None when the remote does not have it."""
+        """Return its head in a remote's answer; None if the remote does not have it."""
         if self.is_fixed:
             return RefHead(self.full, self.name)
         found = listing.refs.get(self.full)
@@ -124,17 +125,17 @@ class Followed:
         return RefHead(ref, found) if commit is None else RefHead(ref, commit, tag=found)
 
     def refspec(self, head: RefHead) -> str:
-        """Return what a fetch brings, and where it goes; forced, since branches are rewound and tags moved."""
+        """Return the refspec for a fetch. It is forced, because branches are rewound and tags moved."""
         return f"+{head.ref}:{self.private_ref}"
 
     @property
     def told(self) -> str:
-        """As a sentence names it: `the branch main`."""
+        """Its name in a sentence: `the branch main`."""
         return "the HEAD" if self.kind is RefKind.HEAD else f"the {self.kind.value} {self.name}"
 
     @property
     def setting(self) -> str:
-        """The setting to change when it is not there."""
+        """The setting to correct if the remote does not have it."""
         return RefKind.BRANCH.value if self.kind is RefKind.HEAD else self.kind.value
 
 
@@ -144,7 +145,7 @@ HEAD = Followed(RefKind.HEAD)
 def following(
     *, branch: str | None = None, tag: str | None = None, commit: str | None = None, ref: str | None = None
 ) -> Followed:
-    """Return what the settings of one repository say, of which at most one is given."""
+    """Return the followed ref of one repository's settings, of which at most one is set."""
     given = {RefKind.BRANCH: branch, RefKind.TAG: tag, RefKind.COMMIT: commit, RefKind.REF: ref}
     for kind, name in given.items():
         if name is not None:
@@ -153,7 +154,7 @@ def following(
 
 
 def parse_listing(listing: bytes) -> Listing:
-    """Return what `git ls-remote --symref` writes."""
+    """Parse the output of `git ls-remote --symref`."""
     found = Listing({}, {})
     for line in listing.decode("utf-8", "surrogateescape").split("\n"):  # splitlines() also splits inside names
         value, _, name = line.partition("\t")
@@ -165,16 +166,18 @@ def parse_listing(listing: bytes) -> Listing:
 
 
 def _named(target: str) -> str:
-    """The branch's ref that the remote's HEAD names, or HEAD itself when it is none that may be given to git."""
+    """Return the ref of the branch that the remote's HEAD names, or HEAD itself if that name must not be given to
+    git.
+    """
     return target if target.startswith(BRANCHES) and _is_name(target) else "HEAD"
 
 
-# What may be proposed: the names that a caller may give, and which of them a commit is the tip of. Pure.
+# Proposals: the names that a caller may give, and the ref whose tip is a commit. Pure.
 
 PROPOSABLE_HEAD = "HEAD"
 
-# A star at the end stands for one part of a name or more, elsewhere for one part. What a forge keeps beside these is
-# not for everybody who may read the repository: notes, commits that a force-push removed, its own bookkeeping.
+# A star at the end stands for one or more parts of a name, elsewhere for one part. Other refs of a forge are not for
+# everybody who may read the repository: notes, commits that a force-push removed, internal refs.
 PATTERNS = (
     "refs/heads/*",
     "refs/tags/*",
@@ -190,7 +193,7 @@ _ALLOWED = tuple(
 
 
 class ProposalNotFound(Refused):
-    """There is nothing under this name, or nothing that may be proposed: which of the two, nobody is told."""
+    """The name does not exist, or may not be proposed. The message does not reveal which."""
 
 
 def is_allowed_proposal(name: str) -> bool:
@@ -199,9 +202,9 @@ def is_allowed_proposal(name: str) -> bool:
 
 
 def wanted_refs(text: str, *, follows: Followed, url: str) -> Followed:
-    """Return what a caller names: a ref in full, a commit by its id, or what the repository follows anyway.
+    """Return the refs that a caller names: by its full name, by a commit's id, or the ref that the repository follows.
 
-    Raises Refused for what is no such name, NotFound for a ref that may not be proposed or that no remote can have.
+    Raises Refused for any other name, ProposalNotFound for a ref that may not be proposed or that no remote can have.
     """
     if text == follows.full:
         return follows
@@ -217,21 +220,22 @@ def wanted_refs(text: str, *, follows: Followed, url: str) -> Followed:
         raise proposal_not_found(text, url=url)
     try:
         return Followed(RefKind.REF, text)
-    except Refused as why:  # no name that Git allows, so that no remote has it
+    except Refused as why:  # Git does not allow the name, so no remote has it
         raise ProposalNotFound(why.message) from None
 
 
 def proposal_not_found(text: str, *, url: str) -> ProposalNotFound:
-    """The fault for a name of which nothing may be proposed, whyever that is."""
+    """Return the error for a name that does not exist or may not be proposed."""
     names = f"{', '.join(PATTERNS[:-1])} or {PATTERNS[-1]}"
     told = f"{url} has nothing to propose at {shown_name(text)}"
     return ProposalNotFound(f"{told}; push it, or name one of {names}, or the commit that one is at")
 
 
 def proposal_tip(listing: bytes, commit: str) -> str | None:
-    """The ref that may be proposed and is at a commit, by what `git ls-remote` wrote; None when there is none.
+    """Return the first ref by name that may be proposed and is at this commit, in the output of `git ls-remote`; or
+    None.
 
-    Of several the first by name. A long listing is searched, and not taken apart.
+    The output may be long, so it is searched and not parsed.
     """
     lines = re.findall(rb"^%b\t([^\n]+)$" % commit.encode(), listing, re.MULTILINE)
     names = {line.decode("utf-8", "surrogateescape").removesuffix(PEELED) for line in lines}

@@ -23,12 +23,11 @@ MAX_CACHED_BYTES = 16 << 20  # 16 MiB, of all folders that are kept
 
 
 class MemoryObjects(pygit2.OdbBackend):
-    """The objects of a repository, and in memory alone whatever is written to it: a merge never reaches a disk.
+    """The objects of a repository. New objects are only in memory, so a merge never reaches a disk.
 
-    libgit2 sets the time of a stored object's file before it writes the same object again, in a repository that is not
-    ours. So the repository has this backend alone, and the stores on disk are behind it.
-
-    `sizes` is for a caller who keeps a few words in place of a large file: the file's bytes, by the id of the words.
+    Otherwise libgit2 would set the time of a stored object's file, in a repository that is not ours, when it writes the
+    same object again. So the repository has only this backend, which reads the stores on disk. `sizes` has the size of
+    each large file that a caller replaced by a placeholder, in bytes, by the id of the placeholder.
     """
 
     def __init__(self, repository: pygit2.Repository) -> None:
@@ -36,13 +35,13 @@ class MemoryObjects(pygit2.OdbBackend):
         self.sizes: dict[str, int] = {}
         self._stored = repository.odb
         self._made: dict[str, tuple[int, bytes]] = {}
-        # An object that is named in another one need not exist: a partial clone lacks files that nobody asks for.
+        # An object that another one names may be missing: a partial clone lacks files that nobody requested.
         pygit2.settings.enable_strict_object_creation(False)
         objects = pygit2.Odb()
         objects.add_backend(self, 1)
         repository.set_odb(objects)
 
-    # By these names libgit2's functions call them. Each raises KeyError when there is no such object.
+    # Libgit2 calls these methods by name. Each raises KeyError if there is no such object.
 
     def read_cb(self, object_id: pygit2.Oid | str) -> tuple[int, bytes]:
         """Return the kind and the content of an object."""
@@ -73,11 +72,11 @@ class MemoryObjects(pygit2.OdbBackend):
         """Do nothing: the stores on disk refresh themselves."""
 
 
-# A snapshot: the files of one commit, read from the objects of a mirror, or of a person's checkout.
+# A snapshot: the files of one commit, read from the objects of a mirror or of a checkout.
 #
-# Synchronous: it runs in the worker. Nothing is checked out and no name from a tree ever becomes a path on disk.
-# What a tree's bytes mean is in `trees`, which files count in `file_selection`, and where merges and checkouts come
-# from in `merging` and `checkouts`. Nobody outside this folder imports pygit2.
+# It is synchronous and runs in the worker. Nothing is checked out, and no name in a tree becomes a path on disk.
+# `trees` parses trees, `file_selection` chooses files, and `merging` and `checkouts` make repositories. No module
+# outside this folder imports pygit2.
 
 MAX_TREE_BYTES = 64 << 20  # 64 MiB, of one folder: a million names
 DAMAGED_MIRROR = f"an object is missing or damaged in the mirror; {faults.REBUILT}"
@@ -94,9 +93,9 @@ class CommitInfo(NamedTuple):
 
 
 class Snapshot:
-    """One commit of a mirror. Belongs to the thread that opened it; close it, or use it in a `with` statement.
+    """One commit of a mirror. Use it on the thread that opened it, and close it or use a `with` statement.
 
-    `damaged` is what to say when the object store complains. `memory` has the objects that are not stored, if any.
+    `damaged` is the sentence for errors of the object store. `memory` has the objects that are not stored, if any.
     """
 
     def __init__(
@@ -111,14 +110,14 @@ class Snapshot:
         self._objects = repository.odb
         self._commit = commit
         self._told = damaged
-        self._folders: dict[str, bytes] = {}  # by id: a plan looks at the same few again and again
+        self._folders: dict[str, bytes] = {}  # by id: a plan reads the same few folders again and again
         self._folder_bytes = 0
-        # By blob: what a commit and a file may take is asked apart, before it is read.
+        # By blob: the limits on a commit and a file are checked apart, before it is read.
         self._sizes = dict(memory.sizes) if memory else {}
 
     @classmethod
     def open(cls, mirror: Path, commit: str) -> "Snapshot":
-        """Open a commit by its full id. Raises GitFault mirror-corrupt when it is not there whole."""
+        """Open a commit by its full id. Raises GitFault mirror-corrupt if a part of it is missing."""
         ignore_configuration_of_others()
         with damage(DAMAGED_MIRROR):
             repository = pygit2.Repository(str(mirror), RepositoryOpenFlag.NO_SEARCH | RepositoryOpenFlag.BARE)
@@ -137,7 +136,7 @@ class Snapshot:
         return cls(repository, found)
 
     def close(self) -> None:
-        """Give back the files and memory of the object store."""
+        """Release the files and memory of the object store."""
         self._repository.free()
 
     def __enter__(self) -> "Snapshot":
@@ -229,8 +228,8 @@ class Snapshot:
             return old == new or self._repository.descendant_of(new, old)
 
     def is_unrelated(self, old: str, new: str) -> bool:
-        """Return True if two commits surely have no history in common. Of a commit that the mirror lacks nothing is
-        known, and little where a shallow repository cuts histories off.
+        """Return True if two commits certainly have no history in common. This is unknown for a commit that the mirror
+        lacks, and often in a shallow repository.
         """
         if not self.has(old) or not self.has(new) or self._repository.is_shallow:
             return False
@@ -250,12 +249,12 @@ class Snapshot:
         for name in sorted(set(found.values())):
             with damage(self._told):
                 commit = self._repository[name]
-            assert isinstance(commit, pygit2.Commit)  # the walk has read it as one
+            assert isinstance(commit, pygit2.Commit)  # the walk has read it as a commit
             commits[name] = _info(commit)
         return {path: commits[found[path]] for path in sorted(found)}
 
     def _walk(self, tree: str, place: TreePlace) -> Iterator[TreeFile]:
-        # Git sorts a folder as if its name ended in a slash, so that a walk in stored order is sorted by path.
+        # Git sorts a folder as if its name ended in a slash, so a walk in stored order is sorted by path.
         entries = self.raw(tree)
         place.count(len(entries))
         for entry in trees.named(entries):
@@ -301,7 +300,7 @@ class Snapshot:
         return self._objects.read(object_id)[1]
 
     def raw(self, tree: str) -> list[Raw]:
-        """Return the entries of a folder's tree as they are stored."""
+        """Return the bytes of a folder's tree as they are stored."""
         with damage(self._told):
             return trees.parse(self._stored_folder(tree))
 
@@ -325,9 +324,9 @@ class Snapshot:
 
 
 def packs(*mirrors: Path) -> pygit2.Odb:
-    """The packs of mirrors, which is all that a fetch writes.
+    """Open the packs of mirrors, which have everything that a fetch writes.
 
-    Objects in files of their own are left out: libgit2 1.9 reads one that was cut short for ever.
+    Objects in single files are left out: libgit2 1.9 hangs on a truncated one.
     """
     objects = pygit2.Odb()
     for mirror in mirrors:
@@ -339,12 +338,12 @@ def packs(*mirrors: Path) -> pygit2.Odb:
 
 @functools.lru_cache(maxsize=1_024)
 def _objects_of(mirror: Path) -> str:
-    """One text for each mirror: see `_carrier`."""
+    """Return the path of a mirror's objects; the same object for the same path: see `_carrier`."""
     return str(mirror / "objects")
 
 
-# pygit2 1.21 never lets go of the object that brings a backend to an object store, nor of the path that it was given,
-# and each run opens a mirror. So one object brings all of them; the backend itself goes with its store.
+# Each run opens a mirror, but pygit2 1.21 never frees the object that adds a backend to an object store, nor the path
+# that it gets. So one object adds all backends. The backend itself is freed with its store.
 _carrier, _carrying = pygit2.OdbBackendPack.__new__(pygit2.OdbBackendPack), threading.Lock()
 
 

@@ -1,7 +1,7 @@
 """Git trees: their stored form, their entries, and names that are safe to show.
 
-Pure. Names, sizes and counts come from whoever may push, so they are bounded and made harmless here, once; where the
-bytes come from is `snapshots`' business.
+Pure. Anybody who may push chooses names, sizes and counts, so they are bounded and made harmless here. `snapshots`
+reads the bytes.
 """
 
 import functools
@@ -15,7 +15,7 @@ from reconciler.git.faults import GitFault, RepositoryState
 
 MAX_DEPTH = 100  # folders in folders
 MAX_PATH_CHARACTERS = 4096
-MAX_ENTRIES = 1_000_000  # in one walk: a tree can hold the next one ten times on every level
+MAX_ENTRIES = 1_000_000  # in one walk: a tree can contain the next one ten times on every level
 
 KIND, FOLDER, SUBMODULE = 0o170000, 0o040000, 0o160000  # bits of a mode, as in stat(2)
 
@@ -24,17 +24,17 @@ EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the folder without entries
 Raw: TypeAlias = tuple[bytes, bytes, bytes]  # mode in octal, name, object id of 20 bytes
 
 ENTRY = re.compile(rb"([0-7]{1,6}) ([^\0]+)\0(.{20})", re.DOTALL)
-LINE = re.compile(rb"[0-7]{1,6} [^\0]+\0.{20}", re.DOTALL)  # the same without its parts, which takes half the time
-LINES = re.compile(rb"(?:%b)*+" % LINE.pattern, re.DOTALL)  # as many as there are: half of that again
+LINE = re.compile(rb"[0-7]{1,6} [^\0]+\0.{20}", re.DOTALL)  # an entry without its parts, which takes half the time
+LINES = re.compile(rb"(?:%b)*+" % LINE.pattern, re.DOTALL)  # all lines at once: half of that again
 ENTRY_OVERHEAD_BYTES = 22  # the space, the NUL and the id
-STEP_BYTES = 1 << 15  # that are compared at once: larger copies take fresh memory of the system's
-BYTES_COUNTED = 128  # that are gone through in the time of one entry
-# Control characters, characters that turn or break a line of text, and what separates paths on some system.
+STEP_BYTES = 1 << 15  # compared at once: larger copies need new memory from the system
+BYTES_COUNTED = 128  # compared in the time of one entry
+# Control characters, characters that reverse or break a line of text, and path separators of any system.
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069/\\]")
 
 
 class TreeMode(StrEnum):
-    """The kind of an entry. HOSTILE: a file whose name, or the name of a folder above it, no file should have."""
+    """The kind of an entry. HOSTILE: the name of the file, or of a folder above it, is not harmless."""
 
     REGULAR = "regular"
     EXECUTABLE = "executable"
@@ -52,7 +52,7 @@ class TreeFile(NamedTuple):
 
     @property
     def readable(self) -> bool:
-        """Return True if its content may be a document; anything else that is considered counts as unreadable."""
+        """True if its content may be a document. Any other considered file counts as unreadable."""
         return self.mode is TreeMode.REGULAR or self.mode is TreeMode.EXECUTABLE
 
 
@@ -65,7 +65,7 @@ class TreeChange(NamedTuple):
 
 
 class TreeEntry(NamedTuple):
-    """One line of a folder, its name made safe. `mode` is as in stat(2)."""
+    """An entry of a folder, with a safe name. `mode` is as in stat(2)."""
 
     name: str
     mode: int
@@ -80,8 +80,8 @@ class TreeEntry(NamedTuple):
 
 @dataclass(slots=True)
 class TreePlace:
-    """The place of a walk. `left` counts down the entries that the whole walk may still see; `only` has the folders to
-    enter, by their prefixes: None enters all but those that begin with a dot.
+    """The position of a walk. `left` is the number of entries that the whole walk may still read. `only` has the
+    folders to enter, by their prefixes; None: all except those that begin with a dot.
     """
 
     prefix: str
@@ -91,13 +91,13 @@ class TreePlace:
     only: Collection[str] | None = None
 
     def enters(self, entry: TreeEntry) -> bool:
-        """Return True if the walk goes into an entry: a folder, and one that counts."""
+        """Return True if the walk enters an entry: a folder that counts."""
         if self.only is None:
             return entry.is_folder and not entry.name.startswith(".")
         return entry.is_folder and f"{self.prefix}{entry.name}/" in self.only
 
     def below(self, entry: TreeEntry) -> "TreePlace":
-        """The place inside a folder."""
+        """Return the place inside a folder."""
         prefix = f"{self.prefix}{entry.name}/"
         if self.depth >= MAX_DEPTH or len(prefix) > MAX_PATH_CHARACTERS:
             raise GitFault(
@@ -107,7 +107,7 @@ class TreePlace:
         return TreePlace(prefix, self.depth + 1, self.hostile or entry.hostile, self.left, self.only)
 
     def count(self, entries: int) -> None:
-        """Refuse to go on when the walk has seen too much."""
+        """Count entries that are read. Raises GitFault above the limit."""
         self.left[0] -= entries
         if self.left[0] < 0:
             raise GitFault(
@@ -116,7 +116,7 @@ class TreePlace:
             )
 
     def file(self, entry: TreeEntry) -> TreeFile:
-        """The file that an entry is, here."""
+        """Return an entry as a file at this place."""
         mode = TreeMode.HOSTILE if self.hostile or entry.hostile else _mode(entry.mode)
         path = self.prefix + entry.name
         if len(path) > MAX_PATH_CHARACTERS:
@@ -128,7 +128,7 @@ class TreePlace:
 
 
 def check_size(entries: int, depth: int) -> None:
-    """Refuse a tree with too many entries, its folders' included, or too many folders in folders."""
+    """Refuse a tree with too many entries in all folders, or with folders nested too deeply."""
     if entries > MAX_ENTRIES or depth > MAX_DEPTH:
         raise GitFault(
             RepositoryState.UNSUPPORTED_FORMAT,
@@ -142,12 +142,12 @@ def place(path: str) -> TreePlace:
 
 
 def parts(path: str) -> list[str]:
-    """The names in a configured path: `/teams/./a/` is `teams/a`."""
+    """Return the names in a configured path: `/teams/./a/` is `teams/a`."""
     return [part for part in path.split("/") if part not in {"", "."}]
 
 
 def parse(data: bytes) -> list[Raw]:
-    """A stored folder: `mode SP name NUL id`, again and again. Raises ValueError for anything else."""
+    """Parse a stored folder: `mode SP name NUL id`, repeated. Raises ValueError for anything else."""
     entries: list[Raw] = ENTRY.findall(data)
     parsed = sum(len(mode) + len(name) for mode, name, _ in entries) + ENTRY_OVERHEAD_BYTES * len(entries)
     if parsed != len(data):
@@ -156,16 +156,15 @@ def parse(data: bytes) -> list[Raw]:
 
 
 def differing(old: bytes, new: bytes) -> tuple[list[Raw], list[Raw]]:
-    """The entries of two stored folders without those that both begin with and those that both end with.
-
-    Raises ValueError for what is no folder. Only the entries that are returned are taken apart: that is fast.
+    """Return the entries of two stored folders without their common beginning and end. Raises ValueError if one is no
+    folder. Only the returned entries are parsed, which is fast.
     """
     most = min(len(old), len(new))
     begin = _lines_end(old, 0, _alike(old, new, most))
     alike = _alike(old, new, most - begin, at_end=True)
     old_end, new_end = _through(old, begin, len(old) - alike), _through(new, begin, len(new) - alike)
     if len(old) - old_end != len(new) - new_end or _lines_end(old, old_end, len(old)) != len(old):
-        return parse(old[begin:]), parse(new[begin:])  # what is alike is the end of an entry in one, not in the other
+        return parse(old[begin:]), parse(new[begin:])  # the common bytes are the end of an entry in only one of them
     return parse(old[begin:old_end]), parse(new[begin:new_end])
 
 
@@ -182,20 +181,20 @@ def _alike(one: bytes, other: bytes, most: int, *, at_end: bool = False) -> int:
 
 
 def _lines_end(data: bytes, begin: int, end: int) -> int:
-    """Return where the last entry ends that ends at `end` or before."""
+    """Return the end of the last entry that ends at `end` or before."""
     found = LINES.match(data, begin, end)
     return found.end() if found else begin
 
 
 def _through(data: bytes, begin: int, end: int) -> int:
-    """Return where the first entry ends that ends at `end` or after; of what is no folder, anything."""
+    """Return the end of the first entry that ends at `end` or after. The result is undefined if this is no folder."""
     before = _lines_end(data, begin, end)
     found = LINE.match(data, before) if before < end else None
     return found.end() if found else before
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """The entries of a stored folder, not taken apart: that is fast."""
+    """Return the unparsed entries of a stored folder, which is fast."""
     lines = LINE.findall(data)
     if sum(map(len, lines)) != len(data):
         raise ValueError("not a well-formed tree")
@@ -203,36 +202,36 @@ def _lines(data: bytes) -> list[bytes]:
 
 
 def compared(old: bytes, new: bytes) -> int:
-    """Return the entries of a walk that comparing two folders counts as, beside those in which they differ: whoever
-    may push decides how often it is done.
+    """Return the cost of comparing two folders as a number of entries, beside those that differ. A person who may push
+    decides how often folders are compared, so the cost must be counted.
     """
     return (len(old) + len(new)) // BYTES_COUNTED
 
 
 def find(data: bytes, name: bytes) -> Raw | None:
-    """The first entry of this name in a stored folder. Raises ValueError for what is no folder."""
-    text = b" %b\0" % name  # which may stand in another name, or in an id
+    """Return the first entry with this name in a stored folder, or None. Raises ValueError if this is no folder."""
+    text = b" %b\0" % name  # these bytes may also be in another name, or in an id
     likely = [line for line in _lines(data) if text in line]
     return next((entry for entry in parse(b"".join(likely)) if entry[1] == name), None)
 
 
 def named(entries: Iterable[Raw]) -> Iterator[TreeEntry]:
-    """Entries with their names as text."""
+    """Yield entries with their names as text."""
     for mode, raw, entry in entries:
         name = escaped(raw)
         yield TreeEntry(name, int(mode, 8), entry.hex(), hostile=name.encode("utf-8") != raw)
 
 
 def escaped(raw: bytes) -> str:
-    """A name fit to be shown: the same for a harmless one, and different for different ones."""
+    """Return a name that is safe to show. A harmless name stays the same, and different names stay different."""
     text = ""
-    for part in re.split(rb"(\\)", raw):  # the backslash first: all others written below are ours
+    for part in re.split(rb"(\\)", raw):  # the backslash first: all backslashes that are added below are ours
         text += "\\\\" if part == b"\\" else UNSAFE.sub(_escape, part.decode("utf-8", "surrogateescape"))
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def escaped_path(raw: bytes) -> str:
-    """A path whose names are fit to be shown."""
+    """Return a path whose names are safe to show."""
     return "/".join(map(escaped, raw.split(b"/")))
 
 

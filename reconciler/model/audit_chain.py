@@ -40,11 +40,11 @@ class ChainAnchor(NamedTuple):
     head: ChainHead
     events: int = 0
     last_event: int = 0
-    proof: bytes | None = None  # what its hash is of
+    proof: bytes | None = None  # the bytes that its hash covers
 
     @property
     def last_at(self) -> str | None:
-        """The time of the last event of its link, as its hash proves it; None without a proof."""
+        """The time of the last event of its link, which the hash proves; None without a proof."""
         return None if self.proof is None else _proven(self.proof, self.head)
 
 

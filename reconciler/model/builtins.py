@@ -16,7 +16,7 @@ RESERVED = frozenset(
         Key("Extension", "file_storage_persistent_queue"),
     }
 )
-"""Types that the service itself executes. A project's own type of any other built-in name shadows the built-in one."""
+"""Types that the service itself executes. A project may replace any other built-in type by one of the same name."""
 
 
 @cache

@@ -8,12 +8,12 @@ Clock: TypeAlias = Callable[[], datetime]
 
 
 def now() -> datetime:
-    """The current time, aware, in UTC."""
+    """Return the current time, aware, in UTC."""
     return datetime.now(UTC)
 
 
 def rfc3339(instant: datetime) -> str:
-    """An instant as RFC 3339 text in UTC with milliseconds, `2026-11-21T06:12:00.123Z`.
+    """Return an instant as RFC 3339 text in UTC with milliseconds, `2026-11-21T06:12:00.123Z`.
 
     Raises ValueError for a naive datetime: its zone would be a guess.
     """

@@ -35,13 +35,13 @@ _WILD = re.compile(r"[*?\\]")
 
 @dataclass(slots=True)
 class _Section:
-    """Lines that count together. A line is known by its number; `owners` has those of each."""
+    """The lines of one section. A line is identified by its number; `owners` has the owners of each line."""
 
     default: tuple[str, ...] = ()
     owners: list[tuple[str, ...]] = field(default_factory=list)
     plain: dict[str, int] = field(default_factory=dict)  # `/a/b` from the root, `b` at any depth, `b/` for folders
-    wild: list[tuple[int, Pattern, bool]] = field(default_factory=list)  # and whether it takes in what is below
-    known: dict[str, int] = field(default_factory=dict)  # the line that says most of each folder
+    wild: list[tuple[int, Pattern, bool]] = field(default_factory=list)  # and True if it includes files below
+    known: dict[str, int] = field(default_factory=dict)  # the last matching line for each folder
 
     def of(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the owners of a file, given the names of its path."""
@@ -124,7 +124,7 @@ def _rule(line: str, default: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | 
     if words[0].startswith("!"):
         return words[0][1:], ()
     if comment > 1 and not named:
-        return None  # names nobody, as GitHub sees it too
+        return None  # no owner, as in GitHub
     return words[0], named or default
 
 

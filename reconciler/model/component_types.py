@@ -22,7 +22,7 @@ from reconciler.model.values import Value
 
 
 class Operator(StrEnum):
-    """How a condition compares."""
+    """The comparison of a condition."""
 
     EQUALS = "equals"
     NOT_EQUALS = "notEquals"
@@ -31,7 +31,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that must hold of another parameter."""
+    """A condition on another parameter."""
 
     name: str
     operator: Operator
@@ -40,7 +40,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The definition of one parameter. A default of None is none; so is every empty one."""
+    """The definition of one parameter. A default of None, or an empty one, means no default."""
 
     index: int  # in the list of definitions
     name: str
@@ -58,9 +58,9 @@ class Definition:
 
 
 def read_definitions(spec: Value) -> tuple[Definition, ...]:
-    """The definitions of a type whose document fits its schema, in order; of one name, the first.
+    """Return the definitions of a valid type, in order; of several with one name, the first.
 
-    What does not have the documented shape is passed over: a type in the store may be older than the schema.
+    Parts without the documented shape are skipped, because a stored type may be older than the schema.
     """
     found: dict[str, Definition] = {}
     for index, item in enumerate(_list(_dict(spec).get("parameters"))):
@@ -90,7 +90,7 @@ def _definition(index: int, item: dict[str, Value]) -> Definition | None:
         default=None if is_empty_value(default) else default,
         valid_values=tuple(value for value in _list(item.get("validValues")) if isinstance(value, str)),
         relevant_if=tuple(_conditions(item)),
-        sensitive=options.get("sensitive") not in (None, False),  # whatever it says instead: rather hidden than shown
+        sensitive=options.get("sensitive") not in (None, False),  # any other value: better hidden than shown
         creatable=options.get("creatable") is True,
         minimum=_integer(item.get("minimum")),
         maximum=_integer(item.get("maximum")),
@@ -122,10 +122,10 @@ def _integer(value: Value) -> int | None:
 
 ParameterSchema = dict[str, Any]
 
-# 18 digits: they always fit in 64 bits, and a number that needs more can be written without quotes.
+# 18 digits always fit in 64 bits. A larger number can be written without quotes.
 INTEGER = "^-?[0-9]{1,18}$"
 _INTEGER = re.compile(INTEGER[1:-1])
-# No separator, and no dot at the beginning: it leads neither out of a folder nor to a hidden file.
+# No separator, and no dot at the beginning, so that it leads neither out of its folder nor to a hidden file.
 FILENAME = "^[A-Za-z0-9][-A-Za-z0-9_.]*$"
 LONGEST_FILENAME = 255  # characters, all of one byte; what file systems take
 _BOOLEANS = {"true": True, "false": False}
@@ -145,7 +145,7 @@ class ParameterType:
 
 
 def parameter_type(definition: Definition) -> ParameterType:
-    """The row for a definition."""
+    """Return the rules for the values of a definition."""
     return _CREATABLE if definition.type == "enum" and definition.creatable else TYPES.get(definition.type, ANYTHING)
 
 
@@ -191,7 +191,7 @@ def _filenames(_: Definition) -> ParameterSchema:
     return {
         "type": "string",
         "maxLength": LONGEST_FILENAME,
-        # The empty one, which counts as none, never comes this far.
+        # An empty value counts as missing and never comes here.
         "pattern": FILENAME,
         "errorMessage": {"pattern": message},
     }
@@ -232,27 +232,27 @@ _CREATABLE = ParameterType(_creatable, empty=("",))
 ANYTHING = ParameterType(lambda _: {}, empty=(None, "", [], {}))
 
 ENUMERATED = frozenset({"enum", "enums", "mapToEnum"})
-"""The types whose values are listed in `validValues`."""
+"""The types of parameters whose allowed values are listed in `validValues`."""
 
 OPEN = ("telemetrySelector", "condition", "routes", "fraction", "fileLogSort", "awsCloudwatchNamedField")
-"""The types whose values are for the collector alone."""
+"""The types of parameters whose values only the Collector reads."""
 
 NAMES = (*TYPES, *OPEN)
-"""All that a definition may say."""
+"""All types that a definition may have."""
 
 MAPS = frozenset({"map", "mapToEnum"})
 _LISTS = frozenset({"strings", "metrics", "enums"})
 
 
 def is_of(value: Value, name: str) -> bool:
-    """Return True if a value has the type of this name, whatever else its definition asks of it."""
+    """Return True if a value has the type of this name, apart from the other rules of its definition."""
     if name in _LISTS:
         return isinstance(value, list) and all(isinstance(one, str) for one in value)
     return isinstance(value, dict) if name in MAPS else is_entry(value, name)
 
 
 def is_entry(value: Value, name: str) -> bool:
-    """The same for a value of a single one, and for an entry of a list."""
+    """Return True if a value has the type of this name, or is a valid entry if the type is a list."""
     if name not in TYPES:
         return True
     if name == "int":
@@ -284,7 +284,7 @@ class ComponentType:
 
 
 def compiled(name: str, definitions: Sequence[Definition]) -> ComponentType:
-    """The type of this name, for messages, with these definitions."""
+    """Compile a type from these definitions. The name is for messages."""
     by_name = {definition.name: definition for definition in definitions}
     defaults = {each.name: canonical_value(each, each.default) for each in definitions if each.default is not None}
     return ComponentType(
@@ -297,11 +297,11 @@ def compiled(name: str, definitions: Sequence[Definition]) -> ComponentType:
     )
 
 
-LARGE = 32 * 1024  # bytes of a spec; compiled it takes up to eighty times as much, so such a type is not kept
+LARGE = 32 * 1024  # bytes of a spec. Compiled, it takes up to 80 times as much, so a larger type is not cached
 
 
 def compiled_spec(name: str, spec: Value) -> ComponentType:
-    """Return the type that defines what `spec` says; the same object for equal small ones."""
+    """Compile the type with this `spec`. Equal small specs give the same object."""
     encoded = msgspec.json.encode(spec)
     return _compiled_encoded(name, encoded) if len(encoded) < LARGE else _compiled_encoded.__wrapped__(name, encoded)
 
@@ -312,13 +312,13 @@ def _compiled_encoded(name: str, encoded: bytes) -> ComponentType:
 
 
 def canonical_value(definition: Definition | None, value: Value) -> Value:
-    """The form in which values of a parameter are compared: of an int `"8080"` is 8080."""
+    """Return the canonical form of a parameter's value, for comparison: for an int, `"8080"` becomes 8080."""
     form = None if definition is None else parameter_type(definition).canonical
     return value if form is None else form(value)
 
 
 def values_schema(definitions: Mapping[str, Definition]) -> ParameterSchema:
-    """Return the schema of each value, without what is required."""
+    """Return the schema of the values, without required names and conditions."""
     return {
         "type": "object",
         "properties": {name: _described(definition) for name, definition in definitions.items()},
@@ -350,7 +350,9 @@ def _schema(name: str, definitions: Mapping[str, Definition], defaults: Mapping[
 def _holds(
     condition: Condition, *, definitions: Mapping[str, Definition], defaults: Mapping[str, Value]
 ) -> dict[str, Any] | bool:
-    """The schema of values under which a condition holds. A parameter that is none, and has no default, is empty."""
+    """Return a schema of the values for which a condition holds. A missing parameter without a default counts as
+    empty.
+    """
     name, default = condition.name, defaults.get(condition.name)
     if condition.operator is Operator.CONTAINS_ANY:
         wanted = condition.value if isinstance(condition.value, list) else [condition.value]

@@ -45,7 +45,7 @@ class Component(NamedTuple):
 
     @property
     def type_key(self) -> Key:
-        """Its type."""
+        """The key of its type."""
         return Key(f"{self.kind}Type", self.type)
 
     @property
@@ -55,7 +55,7 @@ class Component(NamedTuple):
 
 
 def find_components(kind: str, spec: Value) -> tuple[Component, ...]:
-    """The components of a document of this kind, outer ones before those nested in them."""
+    """Return the components of a document of this kind, outer ones before those nested in them."""
     found = []
     for part_kind, pointer, value in _parts(kind, spec):
         named = type_name_of(value)
@@ -87,35 +87,35 @@ def _listed_parts(
 def component_types_of(
     found: Iterable[Component], lookup: Callable[[Key], ComponentType | None]
 ) -> dict[Pointer, ComponentType | None]:
-    """Return the types that the search for secrets (`find_parameters`) needs; pointers begin below the spec."""
+    """Return the types for the search for secrets (`find_parameters`), by pointers from the spec down."""
     return {each.at[1:]: lookup(each.type_key) for each in found}
 
 
 def type_name_of(spec: Value) -> str | None:
-    """The name of the type in the spec of a component, without a version; None when it has none."""
+    """Return the name of the type in the spec of a component, without a version; None when it has none."""
     named = spec.get("type") if isinstance(spec, dict) else None
     return unversioned(named) if isinstance(named, str) else None
 
 
 def unversioned(text: str) -> str:
-    """The name in a reference that may end in a version, `nginx:5`."""
+    """Return the name in a reference, without a version as in `nginx:5`."""
     return text.partition(":")[0]
 
 
 def given_parameters(component: Value) -> list[Value]:
-    """The parameters of a component."""
+    """Return the parameters of a component."""
     given = component.get("parameters") if isinstance(component, dict) else None
     return given if isinstance(given, list) else []
 
 
 def parameter_name(parameter: Value) -> str | None:
-    """The name of a parameter; None when it has none."""
+    """Return the name of a parameter; None when it has none."""
     name = parameter.get("name") if isinstance(parameter, dict) else None
     return name if isinstance(name, str) else None
 
 
 WEBHOOK = Key("DestinationType", "webhook")
-STORAGE_TYPE = "file_storage"  # of the extension that a webhook keeps its queue in
+STORAGE_TYPE = "file_storage"  # the type of an Extension in which a webhook keeps its queue
 _STORAGE = "persistent_queue_storage"  # the parameter of a webhook that names the extension with its queue
 
 
@@ -133,7 +133,7 @@ class Reference(NamedTuple):
 
 
 def references(document: Value) -> tuple[Reference, ...]:
-    """Every reference of a document, in the order of its components; the same resource may come several times."""
+    """Return every reference of a document, in the order of its components. A resource may occur several times."""
     found: list[Reference] = []
     body = document if isinstance(document, dict) else {}
     for kind, pointer, value in _parts(body.get("kind"), body.get("spec")):
@@ -147,12 +147,12 @@ def references(document: Value) -> tuple[Reference, ...]:
 
 
 def storages(document: Value) -> tuple[Reference, ...]:
-    """Those references that name the extension in which a webhook keeps its queue."""
+    """Return the references to Extensions in which webhooks keep their queues."""
     return tuple(one for one in references(document) if one.kind == "Extension" and one.pointer[-1] == "value")
 
 
 def _storages(parameters: list[Value], at: Pointer) -> Iterator[Reference]:
-    """An empty name means the built-in default."""
+    """Yield the references to Extensions for queues. An empty name means the built-in default, so it is none."""
     for index, parameter in enumerate(parameters):
         if isinstance(parameter, dict) and parameter.get("name") == _STORAGE:
             name = parameter.get("value")
@@ -163,7 +163,7 @@ def _storages(parameters: list[Value], at: Pointer) -> Iterator[Reference]:
 MASK = "(sensitive)"
 """The text in place of a secret."""
 
-_ALWAYS_SENSITIVE = "headers"  # of a webhook; they carry its credentials
+_ALWAYS_SENSITIVE = "headers"  # the parameter of a webhook with its credentials
 
 Types = Mapping[Pointer, ComponentType | None]
 """The type that a list of parameters belongs to, by the pointer of the list from the spec down; None if unknown."""
@@ -187,7 +187,7 @@ class FoundParameters:
 
     lists: list[tuple[Pointer, list[Value]]] = field(
         default_factory=list, repr=False
-    )  # what stands under a key `parameters`
+    )  # the lists under keys `parameters`
     secrets: list[tuple[Pointer, Value]] = field(default_factory=list, repr=False)  # of a map, each of its values
     masks: list[Pointer] = field(default_factory=list)  # where a value is `(sensitive)`, sensitive or not
     mentions: list[ParameterMention] = field(
@@ -197,8 +197,8 @@ class FoundParameters:
 
 def find_parameters(spec: Value, types: Types = UNTYPED) -> FoundParameters:
     """Find the parameters of a spec and their secrets. In a list that `types` names, a value is a secret if its
-    definition or it itself says so, or if it has no definition. A value that is one whole reference, `${env:NAME}`, is
-    not the secret but says where it is: it is left out.
+    definition or the value itself is marked sensitive, or if it has no definition. A value that is one whole reference,
+    `${env:NAME}`, is not the secret, so it is left out.
     """
     found = FoundParameters()
     _visit(spec, pointer=(), found=found, types=types)
@@ -226,7 +226,7 @@ def _visit(value: Value, *, pointer: Pointer, found: FoundParameters, types: Typ
         if "value" in value:
             given = value["value"]
             sensitive = _is_sensitive(value, pointer, types)
-            if sensitive or given == MASK or isinstance(given, (dict, list)):  # a call for each of all would show
+            if sensitive or given == MASK or isinstance(given, (dict, list)):  # a call for every value would be slow
                 _collect(given, (*pointer, "value"), found, sensitive=sensitive)
             if isinstance(given, (dict, list)) or (isinstance(given, str) and "${" in given):
                 found.mentions.extend(_mentions(value, pointer, sensitive=sensitive))
@@ -243,7 +243,7 @@ def _visit(value: Value, *, pointer: Pointer, found: FoundParameters, types: Typ
 
 def _is_sensitive(value: dict[str, Value], pointer: Pointer, types: Types) -> bool:
     if value.get("sensitive") not in (None, False):
-        return True  # whatever it says instead, where no schema looked: rather hidden than shown
+        return True  # any other value, unchecked by a schema: better hidden than shown
     name = value.get("name")
     if types and pointer[:-1] in types:
         type_ = types[pointer[:-1]]
@@ -273,7 +273,9 @@ def _literals(value: Value, pointer: Pointer) -> Iterator[Pointer]:
 
 
 def _mentions(parameter: dict[str, Value], pointer: Pointer, *, sensitive: bool) -> Iterator[ParameterMention]:
-    """In a secret however deep; in another value the text itself, those of a map and those of a list."""
+    """Yield the texts of a value that contain `${`: in a secret at any depth, otherwise only at its top and in its
+    entries.
+    """
     if sensitive or pointer[-2:-1] == ("parameters",):
         name = parameter.get("name")
         for where, text in _texts(parameter["value"], (*pointer, "value"), depth=None if sensitive else 1):
@@ -281,7 +283,7 @@ def _mentions(parameter: dict[str, Value], pointer: Pointer, *, sensitive: bool)
 
 
 def _texts(value: Value, pointer: Pointer, *, depth: int | None) -> Iterator[tuple[Pointer, str]]:
-    """The texts in a value that hold `${`; `depth` None: however deep."""
+    """Yield the texts in a value that contain `${`, down to `depth`; None: at any depth."""
     if isinstance(value, str):
         if "${" in value:
             yield pointer, value

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-API = "api"  # the owner of what no repository owns
+API = "api"  # the owner of a resource without a repository
 
 
 class State(StrEnum):
@@ -28,7 +28,7 @@ class Condition(NamedTuple):
     reason: str | None = None
 
 
-# The members of a status that are read; msgspec skips the rest.
+# The members of a status that are read. Msgspec skips the rest.
 
 
 class _Reason(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class _Drift(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The source of a version; None for what this type of source does not have."""
+    """The source of a version. Members that this type of source lacks are None."""
 
     type: str
     repository: str | None = None
@@ -80,7 +80,7 @@ def owner_of(status: ResourceStatus) -> str | None:
         return None
     if source.type != "git":
         return source.type
-    return source.repository if source.path is not None else API  # a repository that gives one up leaves no path
+    return source.repository if source.path is not None else API  # without a path it was given up
 
 
 def condition_of(status: Mapping[str, Any]) -> Condition:

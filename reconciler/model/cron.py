@@ -7,13 +7,13 @@ The fields mean what crontab(5) says:
 - Minute, hour, day of month, month, day of week: `*`, a number, a range `1-5`, a step upon either, `*/15` or `1-5/2`,
   and lists of those. Months and days of the week have names, too, `jan` and `mon`, in any case.
 - The day of the week is 0 to 7, and 0 and 7 are Sunday.
-- When neither the day of the month nor the day of the week begins with `*`, a day needs to match one of them alone.
+- If neither the day of the month nor the day of the week begins with `*`, a day needs to match only one of them.
 
 Fields are compared with the time zone's clock. When clocks are put back, a minute that comes twice matches twice. When
 they are put forward, skipped minutes that match make one match, right after the change.
 
-The next instant is found in a few milliseconds at most, a leap day on a Sunday forty years on, too: months that cannot
-match are not looked at.
+The next instant is found in a few milliseconds at most, even a leap day on a Sunday in forty years: months that cannot
+match are skipped.
 """
 
 import re
@@ -38,7 +38,7 @@ _DAY = timedelta(days=1)
 
 
 class Unreadable(ValueError):
-    """The text is no schedule; the message is the rest of a sentence: "is longer than ..."."""
+    """The text is no schedule. The message is the end of a sentence: "is longer than ..."."""
 
 
 class _Field(NamedTuple):
@@ -58,15 +58,15 @@ _FIELDS = (
 
 
 class _Days(NamedTuple):
-    """The days that are named."""
+    """The days that a schedule names."""
 
     months: frozenset[int]
     dates: frozenset[int]
     weekdays: frozenset[int]  # of `date.isoweekday() % 7`
-    either: bool  # a day matches one of both, not both
+    either: bool  # a day needs to match only one of the two fields
 
     def first(self, start: date) -> date:
-        """The first one from `start` on; there is one in every forty years."""
+        """Return the first matching day from `start` on. There is one in every forty years."""
         day = start
         while True:
             if day.month not in self.months:
@@ -79,7 +79,7 @@ class _Days(NamedTuple):
 
 
 class Cron:
-    """The instants that one text names; aware ones, in UTC."""
+    """A schedule. Its instants are aware, in UTC."""
 
     def __init__(self, *, times: list[time], days: _Days, zone: ZoneInfo) -> None:
         self._times = times  # of each day, in order
@@ -88,14 +88,14 @@ class Cron:
 
     @classmethod
     def read(cls, text: str, *, timezone: str) -> "Cron":
-        """Raises Unreadable."""
+        """Parse a schedule. Raises Unreadable."""
         return _read(text, timezone)
 
     def after(self, now: datetime) -> datetime:
-        """The first instant that is named and later than `now`."""
+        """Return the first matching instant after `now`."""
         wall = now.astimezone(self._zone).replace(tzinfo=None, second=0, microsecond=0)
         first, second = self._instants(wall)
-        walls = self._walls(wall - (second - first))  # what comes before on the clock may come again
+        walls = self._walls(wall - (second - first))  # earlier times on the clock may repeat
         repeated: datetime | None = None
         while True:
             first, second = self._instants(next(walls))
@@ -105,8 +105,8 @@ class Cron:
                 repeated = second
 
     def _instants(self, wall: datetime) -> tuple[datetime, datetime]:
-        """The instants at which the clock shows a time, the same twice if it comes once. Of a skipped one, the minute
-        of the change.
+        """Return the two instants at which the clock shows a time; both are equal if it shows the time once. For a
+        skipped time, return the minute of the change.
         """
         first, second = (wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1))
         if first <= second:
@@ -129,7 +129,7 @@ class Cron:
 
 
 def wrong(text: str, *, timezone: str = "UTC") -> str | None:
-    """Say why a schedule is wrong, as the rest of a sentence about it; nothing of the text is repeated."""
+    """Return why a schedule is wrong, as the end of a sentence that does not repeat it; None if it is right."""
     try:
         Cron.read(text, timezone=timezone)
     except Unreadable as unreadable:
@@ -155,7 +155,7 @@ def _read(text: str, timezone: str) -> Cron:
 
 
 def _values(written: str, field: _Field) -> frozenset[int]:
-    """The values that a field names."""
+    """Return the values of a field."""
     return frozenset(value for item in written.split(",") for value in _item(item, field))
 
 
@@ -196,8 +196,8 @@ def _rule(field: _Field) -> str:
 
 
 def _zone(name: str) -> ZoneInfo:
-    """IANA's names begin with a capital; `localtime`, `posixrules` and `right/UTC` are files beside them, and not the
-    same on every machine.
+    """Return a time zone. IANA's names begin with a capital; `localtime`, `posixrules` and `right/UTC` are other files
+    in the same folder, which differ between machines.
     """
     try:
         if not name[:1].isupper():

@@ -32,7 +32,7 @@ PRUNE_LABEL = "service/prune"
 
 
 def without_servers(document: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what a user owns of a stored resource."""
+    """Return the part of a stored resource that a user owns."""
     metadata = cast("dict[str, Value]", document["metadata"])
     mine: dict[str, Value] = {name: value for name, value in metadata.items() if name not in SERVER_KEYS}
     return {**document, "metadata": mine}
@@ -41,8 +41,8 @@ def without_servers(document: Mapping[str, Value]) -> dict[str, Value]:
 def mask_all(value: Value) -> Value:
     """Return a copy in which every parameter value is masked, whatever its name, and wherever the parameters are.
 
-    In a document without the documented shape, all below a key `parameters` or `value` may be a secret; the keys stay,
-    and the names of parameters. Nesting is bounded by the readers.
+    In a document without the documented shape, everything below a key `parameters` or `value` may be a secret. Keys and
+    the names of parameters stay. The readers bound the nesting.
     """
     if isinstance(value, dict):
         return {
@@ -52,7 +52,7 @@ def mask_all(value: Value) -> Value:
 
 
 def _mask(value: Value) -> Value:
-    """Everything is hidden but keys, and the `name` and `sensitive` beside a `value`."""
+    """Mask everything except keys, and the `name` and `sensitive` beside a `value`."""
     if isinstance(value, list):
         return [_mask(child) for child in value]
     if not isinstance(value, dict):
@@ -64,13 +64,13 @@ def _mask(value: Value) -> Value:
 
 
 EMPTY: dict[str, Value] = {"id": "", "displayName": "", "description": "", "labels": {}, **{key: [] for key in LISTS}}
-"""The members that are absent when they are empty."""
+"""The members that count as absent if they are empty, with the empty value."""
 
 _MARKS = (b"null", b'""', b"{}", b"[]")
 
 
 def without_absent(document: dict[str, Value], kind: Kind | None) -> dict[str, Value]:
-    """The document without the members that are absent, and with a spec; the same one when it is so already."""
+    """Return the document without absent members, and with a spec; the same object if it is in this form already."""
     if document.get("spec") is None:
         document = {**document, "spec": {}}
     if not may_hold_absent(msgspec.json.encode(document)):
@@ -82,12 +82,12 @@ def without_absent(document: dict[str, Value], kind: Kind | None) -> dict[str, V
 
 
 def may_hold_absent(encoded: bytes) -> bool:
-    """Return True if a document may have such members; nearly none has. `encoded` is JSON without spare white space."""
+    """Return True if a document may have absent members; nearly none does. `encoded` is JSON without white space."""
     return any(mark in encoded for mark in _MARKS)
 
 
 def _removed(value: Value, schema: dict[str, Any], root: dict[str, Any]) -> Value:
-    """The value of a schema, without what is absent in closed objects; `root` is the whole schema."""
+    """Return a value without the absent members of closed objects, by its schema; `root` is the whole schema."""
     if "$ref" in schema:
         return _removed(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
@@ -105,12 +105,12 @@ def _removed(value: Value, schema: dict[str, Any], root: dict[str, Any]) -> Valu
 
 
 def _is_typed(schema: dict[str, Any]) -> bool:
-    """Return True if a member is not just any JSON."""
+    """Return True if the schema of a member has a type."""
     return not {"type", "$ref", "enum", "const"}.isdisjoint(schema)
 
 
 class Classification(Enum):
-    """The kind of a document in a repository, for us."""
+    """The relevance of a document in a repository."""
 
     RESOURCE = auto()  # judged
     NOT_A_RESOURCE = auto()  # skipped: neither apiVersion nor kind
@@ -118,11 +118,12 @@ class Classification(Enum):
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """`key` is known when kind and name are, even of an invalid document; `owned` only of a valid one.
+    """A document judged by itself. `key` is set if kind and name are known, even if the document is invalid; `owned`
+    only if it is valid.
 
-    `owned` is what the user owns of the document, secrets in clear: apiVersion, kind, metadata and spec, parts of which
-    are the document's own. A document that breaks recent rules alone has violations too, since it is valid where the
-    same is stored. `placeholders` are the places of `(sensitive)` instead of a value, from the document's root down.
+    `owned` has the fields that the user owns, secrets in clear: apiVersion, kind, metadata and spec. It shares parts
+    with the document. A document that breaks only recent rules has violations too, but it is valid if the same is
+    stored. `placeholders` are the places of `(sensitive)` in place of a value, from the document's root down.
     """
 
     key: Key | None
@@ -132,12 +133,14 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     proposed_id: str | None = None
 
     def __repr__(self) -> str:
-        """Without the secrets."""
+        """Leave out the secrets."""
         return f"Judged({self.key!r}, {self.violations!r})"
 
 
 def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
-    """Return True if a document is meant for this service. One of the two keys, or one of ours, is enough."""
+    """Decide if a document is meant for this service: it has only one of the two keys, or one of the two values is
+    ours.
+    """
     if not isinstance(value, dict) or ("apiVersion" not in value and "kind" not in value):
         return Classification.NOT_A_RESOURCE
     if "apiVersion" not in value or "kind" not in value:
@@ -148,8 +151,8 @@ def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
 
 
 def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = False) -> Judged:
-    """Return all violations of a document, in document order; or what a user owns of it. `placeholders`: `(sensitive)`
-    is allowed, and the caller replaces it by the stored value.
+    """Return all violations of a document in document order, or the fields that a user owns. `placeholders`:
+    `(sensitive)` is allowed, and the caller replaces it by the stored value.
     """
     if not isinstance(value, dict):
         return Judged(None, (Violation((), "is not an object"),))
@@ -194,7 +197,7 @@ def _key(document: dict[str, Value], kind: Kind | None) -> Key | None:
 
 
 def _identifiers(document: dict[str, Value], kind: Kind | None, api_versions: frozenset[str]) -> list[Violation]:
-    """apiVersion and kind, whose values depend on the settings and on what the service knows."""
+    """Check apiVersion and kind, whose allowed values depend on the settings and the known kinds."""
     found = []
     version = document.get("apiVersion")
     if isinstance(version, str) and version and version not in api_versions:
@@ -207,7 +210,7 @@ def _identifiers(document: dict[str, Value], kind: Kind | None, api_versions: fr
 
 
 def unknown_kind(name: str) -> str:
-    """Say that a kind is unknown: name the one that may be meant, otherwise all of them."""
+    """Return the error for an unknown kind, which names the nearest kind, otherwise all of them."""
     meant = names.find_kind(name) or names.nearest_kind(name[:LONGEST_NAME])
     if meant is not None:
         return f"is not a kind; write `{meant.name}`"
@@ -215,7 +218,7 @@ def unknown_kind(name: str) -> str:
 
 
 def _text(document: dict[str, Value], kind: Kind | None) -> tuple[Violation, ...]:
-    """The rules of the text of a Configuration: it is YAML, and not what a viewer was shown in its place."""
+    """Check the text of a Configuration: it is YAML, and not the placeholder that viewers see."""
     if kind is None or kind.name != CONFIGURATION:
         return ()
     spec = document["spec"]
@@ -228,7 +231,7 @@ def _text(document: dict[str, Value], kind: Kind | None) -> tuple[Violation, ...
 
 
 def _definitions(document: dict[str, Value], kind: Kind | None, shape: Iterable[Violation]) -> Iterable[Violation]:
-    """The rules of a type's definitions, which go by the shape that the schema asks for."""
+    """Check the definitions of a type, which must have the shape that the schema demands."""
     if kind is None or kind.name not in components.TYPES:
         return ()
     at = type_definitions.AT
@@ -244,7 +247,7 @@ HIDDEN_TEXT_MESSAGE = (
 
 NO_YAML_MESSAGE = "does not parse as YAML, so that no collector can load it; mend the text"
 
-LONGEST_NAME = 100  # characters compared with the kinds: comparing takes the square of the length
+LONGEST_NAME = 100  # characters compared with the kinds: the time grows with the square of the length
 
 MASK_MESSAGE = (
     f"`{components.MASK}` is what the service shows instead of a value; send the value itself; in Git, write a "
@@ -253,7 +256,7 @@ MASK_MESSAGE = (
 
 
 def identify(document: Value) -> tuple[Key | None, str | None]:
-    """The key, or None and what is wrong with kind and name, one problem a line."""
+    """Return the key, or None and the problems of kind and name, one in each line."""
     body = document if isinstance(document, dict) else {}
     metadata = body.get("metadata")
     kind, name = body.get("kind"), metadata.get("name") if isinstance(metadata, dict) else None
@@ -465,7 +468,9 @@ def read_resources(body: bytes, *, max_resources: int, bare_array: bool) -> list
 
 
 def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
-    """No resource is larger than a file in Git may be: much of what is done with one takes memory in proportion."""
+    """Refuse a resource that is larger than a file in Git may be, because many steps need memory in proportion to
+    it.
+    """
     large = [
         index for index, item in enumerate(items) if values.has_more_nodes_than(item, nodes=positions.FILE_LIMITS.nodes)
     ]
@@ -475,7 +480,7 @@ def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
 
 
 def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]:
-    """The array in `{"resources": [...]}`, and what is wrong around it."""
+    """Return the array in `{"resources": [...]}`, and the problems around it."""
     if not isinstance(value, dict):
         shape = "an array of resources" if bare_array else 'an object such as {"resources": [...]}'
         raise RequestRefused(400, (f"The body must be {shape}.",))

@@ -3,10 +3,10 @@
 Two documents without a difference have the same digest (`desired.Desired`), and the reverse: the order of a mapping's
 keys does not matter. Entries of lists are matched by name or by equality, not by position.
 
-A path names one place: `spec.parameters[endpoint].value`, `spec.attributes[2]`. A part that could be mistaken for
-another is quoted as in JSON. A path is fit for a sentence: it contains no control characters, and no part is long.
+A path names one place: `spec.parameters[endpoint].value`, `spec.attributes[2]`. An ambiguous part is quoted as in JSON.
+A path is safe in a sentence: it has no control characters, and no long part.
 
-A secret says that it changed, and not to what. Where the type of a component is unknown, any value may be a secret.
+For a secret, only the fact of a change is shown. If the type of a component is unknown, any value may be a secret.
 """
 
 import hashlib
@@ -32,20 +32,20 @@ from reconciler.model.values import Pointer, Value
 ABSENT = -1
 
 Pairs: TypeAlias = dict[int, int]
-"""Places in the new list by places in the old one."""
+"""Positions in the new list by positions in the old one."""
 
 
 class ListEntry(NamedTuple):
-    """The identity of a list entry. An entry with a name corresponds to the one with that name, whatever is in it."""
+    """The identity of a list entry. Entries with the same name correspond, even if their content differs."""
 
     name: Identity | None
-    value: Hashable = None  # equal for equal entries; of no interest when there is a name
-    likeness: Hashable | None = None  # entries that are equal in this may be one that changed; None: never
+    value: Hashable = None  # equal for equal entries; not used if there is a name
+    likeness: Hashable | None = None  # entries with an equal one may be the same entry, changed; None: never
 
 
 def matched_entries(old: Sequence[ListEntry], new: Sequence[ListEntry]) -> Pairs:
-    """Which entries correspond: those with the same name, and of those without names equal ones, several in order. Of
-    the rest, alike ones behind the same entry do.
+    """Return the corresponding entries. Entries with the same name correspond, and equal entries without names, in
+    their order. Of the rest, entries with the same likeness correspond if the entry before them does.
     """
     pairs = _by_occurrence(enumerate(map(_identity, old)), enumerate(map(_identity, new)))
     there = {index: index for index in pairs.values()}
@@ -58,9 +58,8 @@ def is_reordered(pairs: Pairs) -> bool:
 
 
 def merged_order(old: int, new: int, pairs: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """All places of two lists of these lengths, in the order of the new one; ABSENT for what only one of them has.
-
-    What is only in the old one comes where it stood, after what stood before it.
+    """Yield all positions of two lists of these lengths, in the order of the new one; ABSENT for an entry that the
+    other list lacks. An entry that is only in the old list comes after the one that was before it.
     """
     behind: dict[int, list[int]] = defaultdict(list)
     last = ABSENT
@@ -81,7 +80,7 @@ def _identity(entry: ListEntry) -> Hashable:
 
 
 def _rest(entries: Sequence[ListEntry], found: Pairs) -> Iterator[tuple[int, Hashable]]:
-    """Yield the likeness of each other entry, with the place in the new list of the one before it."""
+    """Yield the likeness of each remaining entry, with the new position of the entry before it."""
     last = ABSENT
     for index, entry in enumerate(entries):
         if index in found:
@@ -91,7 +90,7 @@ def _rest(entries: Sequence[ListEntry], found: Pairs) -> Iterator[tuple[int, Has
 
 
 def _by_occurrence(old: Iterable[tuple[int, Hashable]], new: Iterable[tuple[int, Hashable]]) -> Pairs:
-    """The first of each value with the first, the second with the second."""
+    """Match equal values in order: the first with the first, the second with the second."""
     there = dict(_occurrences(new))
     return {index: there[occurrence] for occurrence, index in _occurrences(old) if occurrence in there}
 
@@ -104,7 +103,9 @@ def _occurrences(entries: Iterable[tuple[int, Hashable]]) -> Iterator[tuple[tupl
 
 
 class HiddenPlaces:
-    """`places` hold secrets, `around` are the lists and mappings that such a place is directly in."""
+    """The places to hide: `places` hold secrets, `around` are the lists and mappings that directly contain such a
+    place.
+    """
 
     def __init__(self, places: Iterable[Pointer]) -> None:
         self.places = frozenset(places)
@@ -133,7 +134,7 @@ def _entries(listed: Sequence[Value], at: Pointer, hidden: HiddenPlaces) -> list
 
 
 def _entry(value: Value, at: Pointer, hidden: HiddenPlaces) -> ListEntry:
-    """No entry is known by what is a secret directly in it."""
+    """Return the identity of an entry. A secret directly in it is never part of that."""
     open_ = value
     if at in hidden.around and isinstance(value, dict):
         open_ = {key: each for key, each in value.items() if (*at, key) not in hidden.places}
@@ -142,19 +143,18 @@ def _entry(value: Value, at: Pointer, hidden: HiddenPlaces) -> ListEntry:
 
 
 def entry_names(entries: Sequence[ListEntry]) -> list[str | None]:
-    """Labels of list entries in a path."""
+    """Return the names by which a list's entries are shown, None for a secret or an entry without a name."""
     return [None if entry.name is None else entry.name[1] for entry in entries]
 
 
 Listed: TypeAlias = tuple[Sequence[Value], Sequence[ListEntry]]
-"""A list and what tells its entries apart."""
+"""A list, and the identities of its entries."""
 
 
 def entry_orders(old: Listed, new: Listed, pairs: Pairs) -> tuple[list[Value], list[Value]]:
-    """Return labels for the entries of two lists, in order; none of them is a secret.
-
-    The name, or the scalar itself. Another one is called by its place in the old list, `[2]`; `[+2]` is the place in
-    the new one of what is in it alone.
+    """Return labels for the entries of two lists, in order, without secrets. A label is the name, or the scalar itself.
+    Any other entry is labelled by its position in the old list, `[2]`, or, if only the new list has it, by that
+    position, `[+2]`.
     """
     back = {there: f"[{here}]" for here, there in pairs.items()}
     return (
@@ -173,7 +173,9 @@ def _called(value: Value, entry: ListEntry, place: str) -> Value:
 
 
 def _likeness(value: Value) -> Hashable | None:
-    """Return what stays when something in a nameless entry changes: its kind, and the type of a component."""
+    """Return the likeness of an entry without a name, which stays when its content changes: its kind, or the type of a
+    component.
+    """
     if not isinstance(value, dict):
         return "list" if isinstance(value, list) else None
     named = value.get("type")
@@ -190,13 +192,13 @@ def path_below(path: str, key: str) -> str:
 
 
 def path_labels(names: Sequence[str | None]) -> list[str]:
-    """How the entries of a list are told apart in paths: by name, if it occurs once, else by index."""
+    """Return the labels of a list's entries in paths: the name, if it occurs once, otherwise the index."""
     often = Counter(names)
     return [f"[{index}]" if name is None or often[name] > 1 else f"[{_name(name)}]" for index, name in enumerate(names)]
 
 
 def _name(name: str) -> str:
-    """Return a name as it is written in brackets, where digits alone are an index."""
+    """Return a name for brackets. Only digits would be an index, so such a name is quoted."""
     return f'"{name}"' if name.isascii() and name.isdigit() and len(name) <= LONGEST_PART else _part(name)
 
 
@@ -212,14 +214,14 @@ def _quoted(text: str) -> str:
 
 
 Secrets: TypeAlias = Mapping[Pointer, Value] | Iterable[tuple[Pointer, Value]]
-"""Values by their places, from the document's root down, or pairs of the two."""
+"""Values by their places, from the document's root down, or pairs of a place and a value."""
 
 
 class Differing(NamedTuple):
     """One field that differs. `path` is for people (`path_labels`), of the new document if the field is there.
 
-    `old` and `new` are unset where there is none, and must not be changed. `sensitive`: something in them is masked. Of
-    a list in another order they say what its entries are called (`entry_names`).
+    `old` and `new` are unset for a missing value, and must not be changed. `sensitive`: a part of them is masked. For a
+    reordered list they are the labels of its entries (`entry_orders`).
     """
 
     path: str
@@ -232,7 +234,7 @@ class Differing(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A place that both documents have."""
+    """A place in both documents."""
 
     path: str
     old: Pointer
@@ -246,9 +248,9 @@ def differences(
     old_secrets: Secrets = (),
     new_secrets: Secrets = (),
 ) -> Iterator[Differing]:
-    """Yield every difference, in the order of the new document; a removed value comes at its old place. None has no
-    fields. A secret of one version is masked in both. The result shows if a secret differs, so for a caller who must
-    not guess, replace it by another value before.
+    """Yield every difference, in the order of the new document; a removed value comes at its old place. The document
+    None has no fields. A secret of one version is masked in both. The result shows if a secret differs. If the caller
+    must not learn that, replace the secret by another value before.
     """
     walk = _Walk(HiddenPlaces(dict(old_secrets)), HiddenPlaces(dict(new_secrets)))
     return walk.mappings(_Place("", (), ()), dict(old or {}), dict(new or {}))
@@ -257,8 +259,8 @@ def differences(
 def contents(
     document: Mapping[str, Value], *, secrets: Secrets = (), difference: PlanDifference
 ) -> Iterator[Differing]:
-    """Yield every value of a document that is added or removed as a whole, each with its path; without its kind, and
-    without the names that paths have in brackets.
+    """Yield every value of a document that is added or removed as a whole, each with its path. The kind, and names that
+    are in brackets of paths, are left out.
     """
     hidden = HiddenPlaces(dict(secrets))
 
@@ -284,14 +286,14 @@ def contents(
 
 
 def _whole(path: str, difference: PlanDifference, at: Pointer, value: Value, shown: Value) -> Differing:
-    """A value that is added or removed as a whole."""
+    """Return the difference for a value that is added or removed as a whole."""
     if difference is PlanDifference.ADDED:
         return Differing(path, difference, None, at, new=shown, sensitive=shown is not value)
     return Differing(path, difference, at, None, old=shown, sensitive=shown is not value)
 
 
 class _Walk:
-    """One walk through two documents side by side. Nesting is bounded by the readers."""
+    """One walk through two documents side by side. The readers bound the nesting."""
 
     def __init__(self, old: HiddenPlaces, new: HiddenPlaces) -> None:
         self._old = old
@@ -302,7 +304,7 @@ class _Walk:
         before, after = list(old), list(new)
         positions = {key: index for index, key in enumerate(after)}
         pairs = {index: positions[key] for index, key in enumerate(before) if key in positions}
-        # Of what a parameter holds: when one document calls some of its values secrets, those of the other are, too.
+        # In the value of a parameter: if one document marks values as secrets, they are secrets in the other too.
         is_value = place.new[-1:] == ("value",)
         for one, other in merged_order(len(before), len(after), pairs):
             key = after[other] if one == ABSENT else before[one]
@@ -343,8 +345,7 @@ class _Walk:
             yield self._changed(place, old, new)
 
     def _is_sensitive(self, place: _Place, old: Value, new: Value) -> bool:
-        """Return True if one of the two is a secret, or holds some that correspond to nothing certain in the other.
-
+        """Return True if one of the two values is a secret, or contains one without a certain counterpart in the other.
         If one is a reference to a secret, the other may be the secret itself, even if no type says so.
         """
         if place.old in self._old.places or place.new in self._new.places:
@@ -368,14 +369,16 @@ class _Walk:
         return Differing(place.path, PlanDifference.CHANGED, place.old, place.new, before, after, sensitive)
 
     def _changed_secret(self, place: _Place, old: Value, new: Value) -> Differing:
-        """Show a reference, which is not the secret, unless it is marked as one nevertheless."""
+        """Return the difference of a secret. A reference is shown, because it is not the secret, unless it is marked as
+        one.
+        """
         before = old if is_secret_reference(old) and place.old not in self._old.places else MASK
         after = new if is_secret_reference(new) and place.new not in self._new.places else SENSITIVE_CHANGED
         return Differing(place.path, PlanDifference.CHANGED, place.old, place.new, before, after, sensitive=True)
 
 
 def cut_value(value: Value, *, most: int) -> Value | CutText:
-    """The value itself when its canonical JSON has at most so many bytes, else its beginning of at most as many."""
+    """Return the value if its canonical JSON has at most `most` bytes, otherwise that many bytes of its beginning."""
     encoded = values.canonical_json(value)
     if len(encoded) <= most:
         return value
@@ -387,7 +390,7 @@ PlaceOf: TypeAlias = Callable[[Pointer], PlanPlace | None]
 
 @dataclass(frozen=True, slots=True)
 class ResourceState:
-    """The part of a resource that a user owns, in clear, and its secrets by their places."""
+    """The part of a resource that a user owns, secrets in clear, and the secrets by their places."""
 
     document: dict[str, Value] = field(repr=False)
     secrets: Mapping[Pointer, Value] = field(repr=False)
@@ -396,9 +399,8 @@ class ResourceState:
 def find_fields(
     old: ResourceState | None, new: ResourceState | None, *, lookup: Lookup, place: PlaceOf = lambda _: None
 ) -> Iterator[PlanField]:
-    """Yield the fields that differ, or all where there is only one state. `place` finds those of the new one.
-
-    Raises what the lookup raises.
+    """Yield the fields that differ, or all fields if there is only one state. `place` finds the place of a field of the
+    new one. Raises the errors of the lookup.
     """
     if old is not None and new is not None:
         found = differences(old.document, new.document, old_secrets=old.secrets, new_secrets=new.secrets)
@@ -412,12 +414,12 @@ def find_fields(
     assert present is not None
     unknown = _unknown_places(present.document, lookup)
     for one in found:
-        if one.path != "metadata.name":  # the title says it
+        if one.path != "metadata.name":  # the title has the name
             yield _field(one, unknown, place)
 
 
 def _unknown_places(document: dict[str, Value], lookup: Lookup) -> Set[Pointer]:
-    """Return the components whose type is unknown: of these, every value may be a secret."""
+    """Return the components whose type is unknown: every value of them may be a secret."""
     found = components.find_components(str(document["kind"]), document["spec"])
     return {component.at for component in found if lookup(component.type_key) is None}
 
@@ -447,8 +449,8 @@ def _shown(value: Value | UnsetType, *, is_unknown: bool) -> object:
 
 
 def veiled(state: ResourceState, *, known: Collection[Pointer], seed: bytes) -> ResourceState:
-    """Return a state with digests for secrets. Equal ones stay equal as far as their places are `known`; no other
-    equals anything, whatever its value.
+    """Return a state with digests in place of secrets. At `known` places, equal secrets have equal digests. Every other
+    digest equals nothing, even for equal values.
     """
 
     def digest(place: Pointer, value: Value) -> Value:

@@ -1,4 +1,4 @@
-"""From YAML or JSON text to documents and the positions of their parts. `yaml_documents` reads YAML; this reads JSON.
+"""Documents and the positions of their parts, from YAML or JSON text. `yaml_documents` reads YAML; this reads JSON.
 
 The standard library parses JSON. A walk over the tokens finds what it does not report: the place of a violation, all
 positions, and if a large text is within the limits, before anything is built.
@@ -39,7 +39,7 @@ _SUFFIXES = {".yaml": Syntax.YAML, ".yml": Syntax.YAML, ".json": Syntax.JSON}
 
 
 def syntax_of(path: str) -> Syntax | None:
-    """Return the syntax that a path's ending names, in upper or lower case; None for any other file."""
+    """Return the syntax by the suffix of a path, in upper or lower case; None for any other file."""
     return _SUFFIXES.get(f".{path.rpartition('.')[2].lower()}") if "." in path else None
 
 
@@ -66,7 +66,7 @@ def locate(data: bytes, *, syntax: Syntax, limits: TextLimits) -> Locations:
     return _locate_json(text, limits=limits)
 
 
-# A text that breaks off inside a string ends with one, so that no later quote is looked at twice.
+# An unterminated string extends to the end of the text, so that no quote is examined twice.
 _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _TOKEN: Final = re.compile(rf'{_STRING.pattern}|[\[\]{{}},:]|[^\s\[\]{{}},:"]+', re.DOTALL)
 _NO_BRACKETS: Final = re.compile(r"[^\[\]{}]+")
@@ -204,7 +204,8 @@ def _fits(text: str, limits: TextLimits) -> bool:
     if len(text.encode()) > limits.text:
         return False  # escapes only make strings shorter
     marks = _STRING.sub("", text)
-    # Each item but the first follows a comma, each field's value a colon; the first ones are the containers' own.
+    # Each item except the first follows a comma, and each field's value a colon; the first items count with their
+    # containers.
     if sum(map(marks.count, "[{,:")) >= limits.nodes:
         return False
     depths = accumulate(1 if mark in "[{" else -1 for mark in _NO_BRACKETS.sub("", marks))

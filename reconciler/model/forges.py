@@ -1,6 +1,6 @@
-"""Addresses of lines and commits at a forge, from what the settings or a checkout say of a repository.
+"""Addresses of lines and commits at a forge, derived from a repository's settings or checkout.
 
-An address is a pattern with `{commit}`, for a line also with `{path}` and `{line}`, or empty where nobody knows one.
+An address is a pattern with `{commit}`, for a line also with `{path}` and `{line}`; empty if it is unknown.
 """
 
 import re
@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from reconciler.model.plan import PlanPlace, PlanTip
 
-NO_PAGES = "none"  # for a repository whose lines have no address
+NO_PAGES = "none"  # the value for a repository without addresses
 PATH = "{path}"
 
 
@@ -28,20 +28,20 @@ _FORGES = {
     "forgejo": _GITEA,
     "codeberg": _GITEA,
 }
-"""By the first part of a host's name: github.com as well as github.example.org."""
+"""By the first part of a host's name, so that github.example.org counts like github.com."""
 
 _REMOTE = re.compile(r"(?:(?:https|ssh)://)?(?:[^@/]+@)?([A-Za-z0-9.-]+)(?::[0-9]+(?=/))?[:/]/*([^:@?#]+)")
-# A path without `@`: else a user and a password that are written oddly could be taken for a host and a path.
+# A path without `@`: otherwise an unusual user and password could be taken for a host and a path.
 
 
 def is_known(page: str) -> bool:
-    """Decide if lines have addresses below the page of a repository, an http or https URL."""
+    """Return True if the addresses of lines are known for a repository's page, an http or https URL."""
     return _forge(urlsplit(page).hostname or "") in _FORGES
 
 
 def line_pattern(url: str, web_url: str = "") -> str:
-    """Return the pattern for a remote's URL, as git or a checkout writes it, and for its page if one is set: that of a
-    known forge, or a pattern already.
+    """Return the pattern of lines for a remote's URL, as in git's configuration, and for `web_url` if it is set,
+    which is a page at a known forge, or a pattern.
     """
     if PATH in web_url:
         return web_url
@@ -50,13 +50,15 @@ def line_pattern(url: str, web_url: str = "") -> str:
 
 
 def commit_pattern(url: str, web_url: str = "") -> str:
-    """Return the pattern for a commit's page likewise. A pattern of lines does not tell it."""
+    """Return the pattern of commits for the same arguments. It is unknown if `web_url` is a pattern of lines."""
     page = "" if PATH in web_url else _page(url, web_url)
     return page + _paths(page).commit if page else ""
 
 
 def line_address(pattern: str, place: PlanPlace, side: PlanTip) -> str | None:
-    """Return the address of a place in one side; None without a pattern, and for what is not committed."""
+    """Return the address of a line in one side of a comparison; None without a pattern, or if the side is not
+    committed.
+    """
     if not pattern or side.worktree:
         return None
     told = {"{commit}": quote(side.commit), PATH: quote(place.path), "{line}": str(place.line)}

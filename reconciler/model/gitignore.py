@@ -1,7 +1,6 @@
-"""One line of a `.gitignore`, compiled to a pattern with a bound on its cost.
-
-Pure. Everybody who may push writes these patterns, so the time of a match is at most proportional to pattern times
-path: translated to one backtracking expression, a pattern of ten characters can run for a minute.
+"""One line of a `.gitignore`, compiled to a pattern with bounded cost. Pure. Everybody who may push writes these
+patterns, so the time of a match is at most proportional to pattern times path. As one backtracking expression, a
+pattern of ten characters could run for a minute.
 """
 
 import re
@@ -47,7 +46,7 @@ class Pattern:
     name_only: bool
 
     def matches(self, names: Sequence[str], *, is_folder: bool) -> bool:
-        """Return True if a path, as its names below the ignore file's folder, matches."""
+        """Return True if a path matches, given as its names below the folder of the ignore file."""
         if self.folders_only and not is_folder:
             return False
         return _match(self.parts, names[-1:] if self.name_only else names)
@@ -58,7 +57,7 @@ class Malformed(Exception):
 
 
 def parse(line: str) -> Pattern | None:
-    """The pattern of one line; None for an empty line, a comment, or a line that can match nothing."""
+    """Return the pattern of one line; None for an empty line, a comment, or a line that can match nothing."""
     text = _without_trailing_spaces(line.removesuffix("\r"))
     if not text or text.startswith("#"):
         return None
@@ -74,13 +73,13 @@ def parse(line: str) -> Pattern | None:
 
 
 def _match(parts: tuple[Part, ...], names: Sequence[str]) -> bool:
-    """Match name by name. Only the last `**` is ever taken up again, which suffices and keeps the time bounded."""
+    """Match name by name. The search only goes back to the last `**`, which suffices and bounds the time."""
     part = name = 0
     resume: tuple[int, int] | None = None
     while name < len(names):
         if part < len(parts) and parts[part] is ANYWHERE:
             if part == len(parts) - 1:
-                return True  # `/**` at the end: everything below, of which there is some
+                return True  # `/**` at the end: everything below, at least one name
             resume, part = (part + 1, name + 1), part + 1
         elif part < len(parts) and _fits(parts[part], names[name]):
             part, name = part + 1, name + 1
@@ -126,7 +125,7 @@ def _expression(tokens: list[str]) -> str:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """SLASH, STAR, or an expression for one character."""
+    """Yield SLASH, STAR, or an expression for one character."""
     for found in _TOKEN.finditer(text):
         character = found["escaped"] or found[0]
         if found["members"] is not None:
@@ -142,14 +141,14 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def _one_of(written: str, *, negated: bool) -> str:
-    """The expression of what stands between two brackets."""
+    """Return the expression for the text between two brackets."""
     members = ""
     for member in _MEMBER.finditer(written):
         if member["class"] is not None:
             members += _class(member["class"])
             continue
         low, high = member["low"][-1], (member["high"] or member["low"])[-1]
-        if low <= high:  # `[z-a]` holds nothing
+        if low <= high:  # `[z-a]` matches nothing
             members += f"{re.escape(low)}-{re.escape(high)}"
     if not members:
         return "." if negated else "(?!)"
@@ -163,7 +162,7 @@ def _class(name: str) -> str:
 
 
 def _without_trailing_spaces(line: str) -> str:
-    """Spaces at the end do not count unless a backslash precedes them."""
+    """Remove the spaces at the end, except those after a backslash."""
     kept = line.rstrip(" ")
     backslashes = len(kept) - len(kept.rstrip("\\"))
     return kept + " " if backslashes % 2 and kept != line else kept

@@ -1,12 +1,13 @@
-"""A histogram that every part can afford."""
+"""A histogram that is cheap to update."""
 
 from bisect import bisect_left
 
 
 class Histogram:
-    """How many values were at most each of `bounds`, which grow; those above the last have a place of their own.
+    """Counts of values by ascending `bounds`, each an inclusive upper bound. The last count is for values above all
+    bounds.
 
-    A value is counted in one place alone (`counts` has one more than `bounds`); `total` is the sum of all values.
+    A value is counted once (`counts` has one more than `bounds`). `total` is the sum of all values.
     """
 
     __slots__ = ("bounds", "counts", "total")

@@ -7,7 +7,7 @@ from ulid import ULID
 RANDOM_BYTES = 10
 _TIME_BYTES = 6
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-# Every request has an id: two digits at a time take a third of the library's time.
+# Two digits at a time take a third of the library's time, and every request gets an id.
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 
 
@@ -20,9 +20,9 @@ def ulid(*, milliseconds: int, randomness: bytes) -> str:
 
 
 def following(seed: bytes, number: int, *, milliseconds: int) -> str:
-    """Return one of a series of ULIDs: the next in the order of their numbers, from where the seed says.
+    """Return the ULID with a number in a series that begins at a seed.
 
-    So they come in order, and the store's index of them grows at its end.
+    The series is ascending, so the store's index of ids grows at its end.
     """
     first = int.from_bytes(hashlib.blake2b(key=seed, digest_size=RANDOM_BYTES).digest(), "big")
     randomness = (first + number) % (1 << 8 * RANDOM_BYTES)

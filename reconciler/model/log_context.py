@@ -39,5 +39,5 @@ def bind_run(run: str) -> Iterator[None]:
 
 
 def unbound() -> Context:
-    """A context for a task that outlives the request or the run in which it is begun."""
+    """Return a context for a task that outlives the request or the run in which it starts."""
     return Context()

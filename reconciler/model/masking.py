@@ -4,14 +4,13 @@ Places match by names, never by position. Keys of mappings match equal keys. An 
 the same identity, which is the first of `id`, `name` and `displayName` that it has. An entry without any, or one whose
 identity occurs twice in either list, matches nothing.
 
-A secret is kept in the same place, as long as its component has the same type and goes on sending data to the same
-place: a person who may change a resource but not read its secrets could otherwise have them sent to themselves. A
-secret outside of a component's parameters is kept while everything around it stays the same, since its use is unknown.
+A secret is kept in its place as long as its component has the same type and sends data to the same endpoint. Otherwise
+a person who may change a resource, but not read its secrets, could have them sent to themselves. A secret outside a
+component's parameters is kept only while everything around it stays the same, because its use is unknown.
 
-The parameters of a webhook that say where data is sent are known. Of another type any text may be an address, or
-contain one. Only values that the type's author has bounded (a number, true or false, a choice) are harmless, and
-secrets whose names do not sound like a place. A person may have to repeat a secret too often, but no secret is sent to
-an unintended place.
+For a webhook, the parameters of its endpoint are known. For other types, any text may be or contain an address. Only
+values that the type's author has bounded (a number, true or false, a choice) are harmless, and secrets whose names do
+not suggest an address. A person may have to send a secret again unnecessarily, but no secret is sent to a wrong place.
 
 The literal `(sensitive)` is never stored as a value.
 """
@@ -82,7 +81,7 @@ def changed_endpoint(
 
 
 def _relevant(given: list[Value], type_key: Key, component_type: ComponentType | None) -> dict[str, Value]:
-    """Return the values that decide where data is sent, by name; of a map that does not, the keys that do."""
+    """Return the values that decide where data is sent, by name; for any other map, only the entries that decide."""
     if component_type is None:
         return _by_name(given)
     found: dict[str, Value] = {}
@@ -122,13 +121,13 @@ def find_placeholders(document: dict[str, Value]) -> tuple[Pointer, ...]:
 
 
 def without_placeholders(document: dict[str, Value], places: Iterable[Pointer]) -> dict[str, Value]:
-    """The document without the values at these places, as if their parameters, or keys of maps, had been left out."""
+    """Return the document without the values at these places, as if their parameters or map entries were missing."""
     copies = model_values.Copies(document)
     leaving: dict[Pointer, set[str | int]] = {}
     for place in places:
         whole = _whole(place)
         leaving.setdefault(whole[:-1], set()).add(whole[-1])
-    # Every copy is made before the first entry goes and the positions of others change.
+    # All copies are made before the first entry is removed, because that changes positions.
     containers = [(copies.at(pointer), steps) for pointer, steps in leaving.items()]
     for container, steps in containers:
         if isinstance(container, list):
@@ -150,7 +149,7 @@ def _whole(place: Pointer) -> Pointer:
 
 IDENTIFYING = ("id", "name", "displayName")
 
-Identity: TypeAlias = tuple[str, str]  # the key, and what stands under it
+Identity: TypeAlias = tuple[str, str]  # the key, and its value
 Called: TypeAlias = tuple[str, Pointer]  # a parameter's name, and the place inside its value
 
 
@@ -160,11 +159,13 @@ class Matching:
     def __init__(self, document: Value, other: Value) -> None:
         self._document = document
         self._other = other
-        # By the list's id: looking through a list anew for each of its entries takes the square of its length.
+        # By the list's id: searching a list again for each of its entries takes quadratic time.
         self._entries: dict[int, dict[Identity, int | None]] = {}
 
     def find(self, pointer: Pointer) -> Pointer | None:
-        """The place in the other document, None if nothing certain corresponds; this one holds `pointer`."""
+        """Return the place in the other document that corresponds to `pointer` in this one; None if no place certainly
+        does.
+        """
         here, there = self._document, self._other
         found: list[str | int] = []
         for step in pointer:
@@ -187,7 +188,7 @@ class Matching:
         return self._of(there).get(identity)
 
     def _of(self, entries: list[Value]) -> dict[Identity, int | None]:
-        """The position of each identity in a list; None for one that occurs twice."""
+        """Return the position of each identity in a list; None for one that occurs twice."""
         if id(entries) not in self._entries:
             self._entries[id(entries)] = found = dict[Identity, int | None]()
             for position, entry in enumerate(entries):
@@ -249,7 +250,7 @@ class SecretKeeper:
             return NOTHING_STORED
         kind, node = _component(self._incoming["kind"], place)
         is_parameter = place[len(node)] == "parameters"
-        # One answer for all the secrets of a component.
+        # The answer is the same for all secrets of a component.
         if (node, is_parameter) not in self._obstacles:
             old, new = (
                 model_values.value_at(self._masked, found[: len(node)]),
@@ -259,7 +260,7 @@ class SecretKeeper:
         return self._obstacles[node, is_parameter] or found
 
     def _obstacle(self, old: Value, new: Value, kind: str) -> str | None:
-        """Why the secrets of a component are not kept. `kind` is empty for what is no parameter of a component."""
+        """Return why the secrets of a component are not kept. `kind` is empty outside the parameters of components."""
         before, after = (node.get("type") if isinstance(node, dict) else None for node in (old, new))
         if not kind or not isinstance(after, str):
             return None if model_values.is_same(self._alone(old), self._alone(new)) else _SURROUNDINGS
@@ -271,14 +272,16 @@ class SecretKeeper:
         return f"{_SEND}, since {_shown(names)} changed, which may say where it is sent" if names else None
 
     def _alone(self, node: Value) -> Value:
-        """A component, or a spec, without the components in it, which have rules of their own."""
+        """Return a component or a spec without its nested components, which have their own rules."""
         if not isinstance(node, dict) or self._incoming["kind"] not in {"Configuration", *KINDS}:
             return node
         return {key: value for key, value in node.items() if key not in LISTS}
 
 
 def _component(kind: Value, place: Pointer) -> tuple[str, Pointer]:
-    """The innermost component that a place is in, and its kind; at least the spec, whose kind may be empty."""
+    """Return the innermost component around a place, and its kind; at the top this is the spec, whose kind may be
+    empty.
+    """
     lists = LISTS if kind == "Configuration" else NESTED if kind in KINDS else {}
     inner, length = str(kind) if kind in KINDS else "", 1
     while len(place) > length + 1 and place[length] in lists and isinstance(place[length + 1], int):
@@ -297,13 +300,13 @@ Secrets = tuple[tuple[Pointer, Value], ...]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The document with secrets in clear wherever `(sensitive)` may stand for them; for the rest, the violations.
+    """The result of restoring: the document with secrets in place of each permitted `(sensitive)`, and violations for
+    the others.
 
-    Violations point into what came in, everything else into `document`. `united` joins `secrets` with those by type.
-    `kept` are the places where `(sensitive)` stood for a secret that is there now.
-    `secrets` are values that were secrets and are what they were, so they stay secrets whatever is said of them now.
-    `once_secret` are the places where a secret was, whatever is there now: what is shown of a dry run hides these, lest
-    it tell whether somebody guessed a secret.
+    Pointers of violations are those of the incoming document, all others those of `document`. `united` joins `secrets`
+    with those by type. `kept` are the places where a secret replaced `(sensitive)`. `secrets` are former secrets with
+    unchanged values: they stay secrets, even if they are not marked any more. `once_secret` are the places of former
+    secrets, with any present value: a dry run hides these, because it must not confirm a guessed secret.
     """
 
     document: dict[str, Value] = field(repr=False)
@@ -348,7 +351,7 @@ def restored(
 
 
 def united(found: Secrets, stuck: Secrets) -> Secrets:
-    """The secrets by their types and those that stay secrets, each place once, none beneath another."""
+    """Return the secrets by type together with those that stay secrets: each place once, and none below another."""
     values = dict(stuck) | dict(found)
     return tuple(
         (place, value) for place, value in values.items() if not any(place[:end] in values for end in range(len(place)))
@@ -384,8 +387,8 @@ def _still(
     """Return the expected places of the stored secrets in the document, each with the secrets that it may hold, in
     canonical form.
 
-    A component that nothing tells from the others, or that has another name now, leaves no such place. Its secrets may
-    be in any parameter of the same name then: what is hidden there is the same value, so a mistake shows nothing.
+    For a component without an identity, or with a new name, there is no such place. Then its secrets may be in any
+    parameter of the same name. Only equal values are hidden there, so a mistake reveals nothing.
     """
     matching = Matching(masked, document)
     lost: dict[Pointer, bytes] = {}

@@ -22,7 +22,7 @@ class Kind:
 
     @property
     def hyphened(self) -> str:
-        """The singular in small letters, words apart: `destination-type`."""
+        """The singular in lower case, with hyphens between words: `destination-type`."""
         return self.plural.removesuffix("s")
 
 
@@ -46,17 +46,19 @@ _BY_FORM = {form: kind for kind in KINDS for form in _forms(kind)}
 
 
 def exact_kind(name: str) -> Kind | None:
-    """The kind that documents spell so."""
+    """Return the kind with exactly this name."""
     return _BY_NAME.get(name)
 
 
 def find_kind(text: str) -> Kind | None:
-    """The kind that a path or a person means: any case, singular or plural, hyphened or not."""
+    """Return a kind by its name in a path or from a person: in any case, singular or plural, with or without
+    hyphens.
+    """
     return _BY_FORM.get(text.lower())
 
 
 def nearest_kind(text: str) -> Kind | None:
-    """The kind that somebody who mistyped may have meant; None when nothing is near."""
+    """Return the kind with the most similar name; None if no name is similar."""
     close = difflib.get_close_matches(text.lower(), _BY_FORM, n=1, cutoff=0.8)
     return _BY_FORM[close[0]] if close else None
 
@@ -129,12 +131,14 @@ def named(keys: Sequence[Key], *, limit: int = NAMED) -> str:
 
 
 class BadSelector(errors.Refused):
-    """The text is no selector; the message says where and why, to be put after a colon."""
+    """The text is no selector. The message says where and why, and follows a colon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One part of a selector: a label that is there, with one of some values when there are any; or the opposite."""
+    """One part of a selector: a label exists, with one of the `values` if these are given; `negated` is the
+    opposite.
+    """
 
     key: str
     values: frozenset[str] | None = None  # None: any value
@@ -161,7 +165,7 @@ EVERYTHING = Selector()
 
 
 def parse_selector(text: str) -> Selector:
-    """The selector that a text is; the empty one selects everything. Raises `BadSelector`."""
+    """Parse a selector. The empty one matches everything. Raises `BadSelector`."""
     if len(text) > LONGEST_SELECTOR:
         raise BadSelector(f"it is over {LONGEST_SELECTOR:,} characters long")
     requirements: list[Requirement] = []
@@ -196,7 +200,7 @@ def _requirement(found: re.Match[str]) -> Requirement:
     if group == "values" and not found[group].strip(_SPACES):
         raise BadSelector(f"at character {found.start(group) + 1}, a label's value is expected")
     values, at = set(), found.start(group) + 1
-    for piece in found[group].split(","):  # as with Kubernetes, nothing between two commas is the empty value
+    for piece in found[group].split(","):  # as in Kubernetes, two adjacent commas have an empty value between them
         value = piece.strip(_SPACES)
         problem = wrong_label_value(value)
         if problem is not None:
@@ -208,8 +212,8 @@ def _requirement(found: re.Match[str]) -> Requirement:
 
 MAX_REF_BYTES = 1024
 
-# What git-check-ref-format(1) forbids anywhere in a name, and at the edges of its parts; and a leading `-`, which a
-# program takes for an option.
+# The characters that git-check-ref-format(1) forbids anywhere in a name, and at the edges of its parts; and a leading
+# `-`, which would be an option.
 _FORBIDDEN_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 _FORBIDDEN_AT_REF_EDGE = re.compile(r"^[-/]|/$|\.$|^@$|(?:^|/)\.|\.lock(?:/|$)")
 

@@ -31,7 +31,7 @@ class NotificationType(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much it matters (interface, `spec.severity`), the least first."""
+    """The severity of a notification (interface, `spec.severity`), the lowest first."""
 
     INFO = "info"
     WARNING = "warning"
@@ -40,5 +40,5 @@ class Severity(StrEnum):
 
     @property
     def weight(self) -> int:
-        """Its place in that order."""
+        """Its position in this order."""
         return list(Severity).index(self)

@@ -31,14 +31,14 @@ class UpdateStatus(StrEnum):
 
 
 REFUSED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR, UpdateStatus.IN_USE, UpdateStatus.FORBIDDEN})
-"""The statuses that say: what was asked for is not what is stored."""
+"""The statuses of resources that are not stored as requested."""
 
 WITH_REASON = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
-"""`reason` is present for these alone (interface, Resource status)."""
+"""The statuses that have a `reason` (interface, Resource status)."""
 
 
 def count_statuses(statuses: Iterable[UpdateStatus]) -> dict[str, int]:
-    """How often each status occurs, in the order of the enumeration; statuses that do not occur are left out."""
+    """Count each status, in the order of the enumeration, without those that do not occur."""
     counts = dict.fromkeys(UpdateStatus, 0)
     for status in statuses:
         counts[status] += 1
@@ -46,7 +46,9 @@ def count_statuses(statuses: Iterable[UpdateStatus]) -> dict[str, int]:
 
 
 def statuses_by_kind(found: Iterable[tuple[str | None, UpdateStatus]]) -> dict[str, dict[str, int]]:
-    """How often each status occurs with each kind, the kinds sorted, the statuses as in `count`; empty for no kind."""
+    """Count each status for each kind. Kinds are sorted, '' is for documents without one; statuses are as in
+    `count_statuses`.
+    """
     counted = Counter(found)
     kinds = sorted({kind or "" for kind, _ in counted})
     named = [(kind, [(one.value, counted[kind or None, one]) for one in UpdateStatus]) for kind in kinds]
@@ -54,12 +56,12 @@ def statuses_by_kind(found: Iterable[tuple[str | None, UpdateStatus]]) -> dict[s
 
 
 def summed_statuses(counted: Collection[Mapping[str, int]]) -> dict[str, int]:
-    """The sum of several such counts."""
+    """Return the sum of several counts by kind."""
     numbers = [(status.value, sum(each.get(status.value, 0) for each in counted)) for status in UpdateStatus]
     return {status: number for status, number in numbers if number}
 
 
-PRUNE_WINDOW_MILLISECONDS = 24 * 60 * 60 * 1000  # the budget of deletions is for any so long a time
+PRUNE_WINDOW_MILLISECONDS = 24 * 60 * 60 * 1000  # the period of the deletion budget
 MOST_USERS = 10  # of a resource in use that a sentence names
 BUILT_IN = "(built-in)"
 """The owner of built-in resources; no repository can have this name."""
@@ -78,7 +80,7 @@ class StoredState(msgspec.Struct, frozen=True, gc=False):
     incomplete: bool = False  # its status says what is missing
     drifted: bool = False  # the API stored it while its owner was suspended
     renewed: bool = False  # `digest` is what the store should have: an earlier version computed another one
-    damaged: bool = False  # what is stored is not what was; the digest is that of what was
+    damaged: bool = False  # the stored bytes are damaged; the digest is that of the intact ones
 
 
 class Change(Enum):
@@ -103,17 +105,15 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     ordinal: int | None = None
     reason: str | None = None
     stored: StoredState | None = None
-    users: tuple[Key, ...] = ()  # of what is in use: the resources that refer to it, in order
-    notes: tuple[str, ...] = ()  # what else to know of it, a sentence each; a `reason` says why it is refused
+    users: tuple[Key, ...] = ()  # of a resource in use: the resources that refer to it, in order
+    notes: tuple[str, ...] = ()  # further remarks, one sentence each; a refusal has a `reason`
 
     def is_of_another(self, repository: str) -> bool:
-        """True if the stored resource belongs to another repository: it may become free one day."""
+        """True if the stored resource belongs to another repository, which may drop it later."""
         return self.stored is not None and self.stored.owner not in (None, BUILT_IN, repository)
 
     def why(self) -> str | None:
-        """Return the reason, also for a status that has none: whose a resource is that it could not have, what uses
-        it.
-        """
+        """Return the reason, also for statuses without `reason`: the owner of a resource, or its users."""
         if self.reason or self.status is UpdateStatus.IN_USE:
             return self.reason or self.used_by()
         if self.status is not UpdateStatus.FORBIDDEN:

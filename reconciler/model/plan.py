@@ -11,8 +11,8 @@ from reconciler.model.flows import Flow
 from reconciler.model.outcomes import UpdateStatus
 
 FORMAT = "1.5"
-"""Of the JSON: the first number changes when something is taken away or means something else, the second when something
-is added.
+"""The version of the JSON. The first number changes if a member is removed or changes its meaning, the second if one is
+added.
 """
 
 MOST_FIELDS = 200  # of one resource; the rest is counted
@@ -25,12 +25,12 @@ SENSITIVE_CHANGED = "(sensitive, changed)"
 UNKNOWN_TYPE = "(hidden: type unknown)"
 UNKNOWN_TYPE_CHANGED = "(hidden: type unknown, changed)"
 HIDDEN = frozenset({SENSITIVE, SENSITIVE_CHANGED, UNKNOWN_TYPE, UNKNOWN_TYPE_CHANGED})
-"""The texts in place of a value that is not shown."""
+"""The texts that replace hidden values."""
 HIDDEN_CHANGED = frozenset({SENSITIVE_CHANGED, UNKNOWN_TYPE_CHANGED})
 
 
 class _Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """The options that all shapes have in common."""
+    """The options of all structs here."""
 
 
 class PlanPlace(_Shape, frozen=True, omit_defaults=False):
@@ -41,7 +41,7 @@ class PlanPlace(_Shape, frozen=True, omit_defaults=False):
     column: int = 1
 
     def __str__(self) -> str:
-        """As `path:line:column`."""
+        """Return `path:line:column`."""
         return f"{self.path}:{self.line}:{self.column}"
 
 
@@ -51,11 +51,11 @@ class PlanDifference(StrEnum):
     ADDED = "added"
     REMOVED = "removed"
     CHANGED = "changed"
-    REORDERED = "reordered"  # a list holds the same in another order
+    REORDERED = "reordered"  # a list has the same entries in another order
 
 
 class CutText(_Shape, frozen=True):
-    """A value too long to be shown: how its JSON begins, and how many bytes of JSON it has."""
+    """A value that is too long to show: the beginning of its JSON, and the size of its JSON in bytes."""
 
     begins: str
     bytes: int
@@ -65,9 +65,9 @@ class PlanField(_Shape, frozen=True):
     """One field that differs. `path` is for people: dots, and the name of an element of a list of named things in
     brackets, else its index: `spec.parameters[endpoint].value`, `spec.attributes[2]`.
 
-    `old` and `new` are values as JSON knows them, or a Cut; unset where there is none. A sensitive value is
-    `(sensitive)`; when it changed, `new` is `(sensitive, changed)`. Of a component whose type is unknown, any value may
-    be a secret: it is `(hidden: type unknown)`.
+    `old` and `new` are JSON values or CutText, unset for a missing value. A sensitive value is `(sensitive)`; if it
+    changed, `new` is `(sensitive, changed)`. If the type of a component is unknown, any value may be a secret, and is
+    `(hidden: type unknown)`.
     """
 
     path: str
@@ -83,16 +83,16 @@ class NamedResource(_Shape, frozen=True):
 
     kind: str
     name: str
-    at: PlanPlace | None = None  # where it is named, for what leads nowhere
+    at: PlanPlace | None = None  # the place of a reference to a missing resource
 
 
 class PlanStatus(_Shape, frozen=True):
     """The planned result for one resource. `at` is its place in the head, or in the base for a deleted one.
 
-    `existing`: it was so before, and the change did not touch it. `unresolved` are references that lead nowhere, as far
-    as one can tell without a server. `owners` are those of its file (CODEOWNERS), `notes` warnings. `held`: it is
-    deleted only once somebody releases that, and stays until then. `fields` are all of a resource that is created or
-    deleted. `reasons_before` are the lines of `reason` that were so before. `renamed` is the other name of a resource
+    `existing`: the status was the same before, and the change does not affect it. `unresolved` are references to
+    missing resources, as far as this is known without a server. `owners` are those of its file (CODEOWNERS), `notes`
+    warnings. `held`: the deletion waits for an approval. For a resource that is created or deleted, `fields` are all
+    fields. `reasons_before` are the lines of `reason` that were there before. `renamed` is the other name of a resource
     that is deleted and created again with an equal spec, on both of its statuses.
     """
 
@@ -115,7 +115,7 @@ class PlanStatus(_Shape, frozen=True):
 
     @property
     def title(self) -> str:
-        """Kind and name, as far as they are known."""
+        """The kind and the name, if they are known."""
         return f"{self.kind} {self.name}" if self.kind and self.name else f"document at {self.at}"
 
     @property
@@ -128,8 +128,8 @@ class PlanRendering(_Shape, frozen=True):
     """The YAML that Collectors run of a Configuration before the merge (`old`) and after it (`new`); None if nothing.
 
     `at` is the place of the Configuration. `violations` say why the result cannot be rendered, or why a Collector
-    refuses it; `existing`: so it was before. `components` are the places of the result's components by their ids.
-    `raw`: both are texts of the Configuration itself, whose difference is among its fields.
+    refuses it; `existing`: the same held before. `components` are the places of the result's components by their ids.
+    `raw`: both are `spec.raw`, whose difference is among the fields of the Configuration.
     """
 
     name: str
@@ -145,11 +145,10 @@ class PlanRendering(_Shape, frozen=True):
 class PlanEntry(_Shape, frozen=True):
     """The plan of one entry of the settings: a folder of the repository that fills a project.
 
-    `statuses` are in the order of `in_order`, without what is unchanged. `unchanged` counts resources that were read
-    and stay as they are, `untouched_files` files that were not read because nothing of them concerns the change. `held`
-    counts the deletions among them that a guard would hold back, and did not before: these resources stay for now.
-    `notes` are sentences that a reader should know, in order. `link` is the address of a line at the forge
-    (`model.forges`).
+    `statuses` are in the order of `in_order`, without `unchanged` ones. `unchanged` counts resources that were read and
+    stay the same, and `untouched_files` files that were not read because the change does not concern them. `held`
+    counts the deletions that a guard would newly hold: these resources stay for now. `notes` are remarks for the
+    reader, in order. `link` is the address of a line at the forge (`model.forges`).
     """
 
     name: str
@@ -160,24 +159,24 @@ class PlanEntry(_Shape, frozen=True):
     untouched_files: int = 0
     held: int = 0
     notes: tuple[str, ...] = ()
-    refused: bool = False  # the entry is atomic, and nothing of it would be stored
-    flows: tuple[Flow, ...] = ()  # what changes in delivery, the gravest first
+    refused: bool = False  # the entry is atomic, and would store nothing
+    flows: tuple[Flow, ...] = ()  # the changes in delivery, the gravest first
     link: str = ""
     page: str = ""  # the address of the plan in the console of the server that made it
-    renderings: tuple[PlanRendering, ...] = ()  # what changes for Collectors, by name
+    renderings: tuple[PlanRendering, ...] = ()  # the changes for Collectors, by name
     renderings_left_out: int = 0  # Configurations that were not compared: they are too many, or too large
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each status occurs, in the order of the statuses, `unchanged` included."""
+        """The number of each status, in the order of the statuses, with `unchanged`."""
         found = outcomes.count_statuses(one.status for one in self.statuses)
         unchanged = UpdateStatus.UNCHANGED.value
         return {**({unchanged: self.unchanged} if self.unchanged else {}), **found}
 
 
 class PlanTip(_Shape, frozen=True):
-    """One side of the comparison. `ref` is what it was called; `commit` its full id. `worktree`: with what is not
-    committed.
+    """One side of the comparison. `ref` is its given name, `commit` its full id. `worktree`: it includes uncommitted
+    changes.
     """
 
     ref: str
@@ -188,8 +187,8 @@ class PlanTip(_Shape, frozen=True):
 class Plan(_Shape, frozen=True):
     """The result of merging `head` into `base`.
 
-    `behind` is how many commits of the base the head lacks: the base moved. `store_version` is the revision of the live
-    store that the plan was made against; None without a server. `server` names it.
+    `behind` is the number of commits of the base that the head lacks. `store_version` is the revision of the store of
+    the `server` that the plan was made against; None without a server.
     """
 
     base: PlanTip
@@ -205,7 +204,7 @@ class Plan(_Shape, frozen=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Of all entries together, in the order of the statuses."""
+        """The numbers of all entries together, in the order of the statuses."""
         return outcomes.summed_statuses([entry.counts for entry in self.entries])
 
     @property
@@ -234,7 +233,7 @@ _RANK = {status: rank for rank, status in enumerate(RISK)}
 
 
 def in_order(found: Iterable[PlanStatus]) -> tuple[PlanStatus, ...]:
-    """By risk, then kind and name, then place; what was so before comes last of its status."""
+    """Sort statuses by risk, then kind and name, then place. In each status, `existing` ones come last."""
     return tuple(sorted(found, key=_rank))
 
 

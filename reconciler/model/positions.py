@@ -24,7 +24,7 @@ class DocumentError(Refused):
     """A text that cannot be read, and where.
 
     The message is one sentence without the place: the caller, who knows the path, puts `path:line:column: ` before it.
-    It may repeat a key, but never a value, a tag or a possible alias: an unquoted secret may look like these.
+    It may repeat a key, but never a value, a tag or a possible alias, because an unquoted secret may look like one.
     """
 
     def __init__(self, message: str, *, line: int, column: int) -> None:
@@ -75,10 +75,9 @@ class Locations:
         self._roots = roots
 
     def of(self, index: int, pointer: Pointer, *, at_key: bool = False) -> Position:
-        """Return the place of a value, or of its key. If the pointer leads nowhere, use the nearest ancestor.
-
-        Inside an alias the answer is the place in the anchored text: there the person has to change something. What
-        has no key (a list item, the root) answers with its own place, an unknown document with the text's start.
+        """Return the place of a value, or of its key. If there is nothing at the pointer, this is the place of the
+        nearest ancestor. Inside an alias it is the place in the anchored text, where the person must correct it. A
+        value without a key (a list item, the root) has its own place. An unknown document has the start of the text.
         """
         spot = self._roots.get(index)
         if spot is None:
@@ -101,7 +100,7 @@ class _Frame:
 
 
 class LocationRecorder:
-    """A builder of the tree of locations, from the reader's events in the order of the text."""
+    """Builds the tree of locations from the reader's events in the order of the text."""
 
     def __init__(self) -> None:
         self._roots: dict[int, Location] = {}
@@ -130,7 +129,7 @@ class LocationRecorder:
         self._open.pop()
 
     def alias(self, place: Position, name: str) -> None:
-        """An alias has its own place, and shares what is inside the anchored value."""
+        """Add an alias. It has its own place, and shares the inner locations of the anchored value."""
         spot, text = self._anchors.get(name) or (Location(place), "")
         self._put(Location(place, inside=spot.inside), text)
 
@@ -171,11 +170,11 @@ REQUEST_NODES: Final = 1_000_000  # ten thousand resources of a hundred nodes ea
 
 
 def limits_of_body(size: int) -> TextLimits:
-    """The limits for a request body of at most `size` bytes.
+    """Return the limits for a request body of at most `size` bytes.
 
     A body carries many resources: ten thousand of a hundred nodes each, and a larger one a node for each 8 bytes. It
-    has two more levels than a file, because it wraps each resource in a list in a mapping: what fits from Git then fits
-    through the API.
+    has two more levels than a file, because each resource is in a list in a mapping. So a resource that fits in Git
+    also fits through the API.
     """
     return TextLimits(
         bytes=size,

@@ -1,6 +1,6 @@
-"""Actors, roles, permissions and principals, and the judgement of one request.
+"""Actors, roles, permissions and principals, and the decision about one request.
 
-The doors (HTTP, git) authenticate; here it is known who the principal is.
+HTTP and git authenticate before; here the principal is known.
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -25,10 +25,8 @@ def weaker(one: Role, other: Role) -> Role:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Somebody or something that asks for a change.
-
-    `name` is stable and shown in audit events: `key:SERVICE_API_KEY`, `git:telemetry`. `repository` is set when a
-    watched repository asks; what it applies, it owns.
+    """The author of a change. `name` is stable and shown in audit events: `key:SERVICE_API_KEY`, `git:telemetry`.
+    `repository` is set for a watched repository, which becomes the owner of the resources.
     """
 
     name: str
@@ -37,16 +35,16 @@ class Actor:
 
 
 def repository_actor(repository: str) -> Actor:
-    """The actor on whose behalf the commits of a watched repository are applied."""
+    """Return the actor on whose behalf the commits of a watched repository are applied."""
     return Actor(name=f"git:{repository}", role=Role.ADMIN, repository=repository)
 
 
 class Permission(StrEnum):
-    """One thing that somebody may do in a project; the last two groups are for machines and for the organization."""
+    """A permission in a project. The last two groups are for machines and for the organization."""
 
     READ = "read"  # everything of the project; secrets are masked for everybody
     READ_RAW = "read-raw"  # `spec.raw`, which is text that nobody can mask
-    LOAD = "load"  # what a Collector loads, and nothing else
+    LOAD = "load"  # only the text that a Collector loads
 
     CHANGE = "change"  # apply and delete; of types only with the next
     CHANGE_TYPES = "change-types"
@@ -69,10 +67,10 @@ class Permission(StrEnum):
 class Scope(StrEnum):
     """The purpose of a key."""
 
-    RESOURCES = "resources"  # what its role permits
-    LOGS = "logs"  # sending log records in, and nothing else
-    METRICS = "metrics"  # reading the service's own metrics, and nothing else
-    RAW = "raw"  # reading what a Collector loads, and nothing else
+    RESOURCES = "resources"  # everything that its role permits
+    LOGS = "logs"  # only sending log records to the service
+    METRICS = "metrics"  # only reading the service's own metrics
+    RAW = "raw"  # only reading the text that a Collector loads
 
 
 _VIEWER = frozenset({Permission.READ})
@@ -112,12 +110,12 @@ def purpose_of_scopes(scopes: frozenset[Scope]) -> frozenset[Permission]:
 
 @cache
 def of_machines(scopes: frozenset[Scope]) -> frozenset[Permission]:
-    """Return what these scopes alone permit, whatever the role: those of programs do."""
+    """Return the permissions that these scopes give without a role, as the scopes of programs do."""
     return purpose_of_scopes(scopes - {Scope.RESOURCES})
 
 
 def required_for(permission: Permission, scopes: Collection[Scope]) -> str:
-    """Say which role or scope somebody with these scopes lacks for this."""
+    """Return the missing role or scope of a caller with these scopes, as text."""
     needed = [scope for scope in Scope if permission in OF_SCOPE[scope]]
     if not any(scope in scopes for scope in needed):
         return f"a key with the scope {' or '.join(needed)}"
@@ -137,8 +135,8 @@ class AccessVerdict(Enum):
     """The decision about a request."""
 
     ALLOWED = auto()
-    FORBIDDEN = auto()  # the project is theirs to see, and this is not theirs to do
-    UNKNOWN = auto()  # another project's things do not exist for them
+    FORBIDDEN = auto()  # the caller may see the project, but lacks the permission
+    UNKNOWN = auto()  # the project does not exist for the caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +145,8 @@ class Principal:
 
     `name` is stable and shown in audit events: `user:ana`, `key:01J...`, `key:SERVICE_API_KEY`. `roles` are by project.
     `everywhere` is the role in every project that `roles` does not name: a key of the organization has one. `project`
-    is set for a key of one project, `user` for a person. What is for machines, people may not do, organization admins
-    excepted.
+    is set for a key of one project, `user` for a person. People do not have the permissions of machines, except
+    organization admins.
     """
 
     name: str
@@ -160,18 +158,18 @@ class Principal:
     user: str | None = None  # an id
 
     def role_in(self, project: str) -> Role | None:
-        """The role in a project; None when the project is out of reach."""
+        """Return the role in a project; None when the project is out of reach."""
         return Role.ADMIN if self.organization_admin else self.roles.get(project, self.everywhere)
 
 
 SERVICE_KEY = Principal(name="key:SERVICE_API_KEY", organization_admin=True)
-"""The organization admin key that exists exactly while the variable SERVICE_API_KEY is set."""
+"""The organization's admin key, which exists only while the variable SERVICE_API_KEY is set."""
 
 LOCAL = Principal(name="user:local", organization_admin=True)
-"""The caller if `auth.type` is `none`: the one person of a machine of their own."""
+"""The caller if `auth.type` is `none`: the only user of the machine."""
 
 REPLICA = Principal(name="service:replica", everywhere=Role.ADMIN, scopes=OF_PEOPLE)
-"""A replica that asks another one for itself, and for no client: only their own tokens name it."""
+"""A replica that calls another one on its own behalf. Only tokens of replicas name it."""
 
 UNLISTED = (SERVICE_KEY, LOCAL, REPLICA)
 """Principals in no directory: the start of the service decides if they exist."""
@@ -202,9 +200,9 @@ def judge(principal: Principal, permission: Permission, *, project: str | None) 
 
 
 def chosen(principal: Principal, asked: str | None, *, existing: Container[str]) -> str | None:
-    """Return the project of a request, or None if the caller has no such project. A key of one project means that one
-    and may repeat it. Others choose; without a choice it is `default`, otherwise the only project in which they have a
-    role.
+    """Return the project of a request, or None if the caller has no such project. A key of one project always has that
+    one, and may name it. Others choose a project. Without a choice it is `default`, otherwise the only project in which
+    they have a role.
     """
     if principal.project is not None:
         # The person of a personal key may have left the project.
@@ -218,7 +216,7 @@ def chosen(principal: Principal, asked: str | None, *, existing: Container[str])
 
 
 def actor_in(principal: Principal, project: str) -> Actor:
-    """The same as somebody who changes resources of one project, which must be within reach."""
+    """Return the principal as the actor of changes in a project, which must be within reach."""
     role = principal.role_in(project)
     assert role is not None, "whoever changes something in a project has a role there"
     return Actor(name=principal.name, role=role)

@@ -1,12 +1,12 @@
 """The stored form of a resource: its bytes, hash and masked body, and their redaction.
 
 Readers get bytes that are stored once and sent as they are. A status is stored without its `source`, and a source
-without `path` and `line`: the rest is the same for all that one change stores, and stored once.
+without `path` and `line`: the rest is the same for all resources of one change, and stored once.
 
 A redaction removes a text that should never have been stored. Strings and keys are searched after decoding, so that no
-escape hides the text; a number whose digits contain it is replaced whole. The name and id of a resource stay, and what
-the server says of a version. Of a value that was stored as a secret nothing is revealed: it is removed without being
-counted, and the hash still covers it. Otherwise a person who may redact could guess a secret piece by piece.
+escape hides the text; a number whose digits contain it is replaced whole. The name and id of a resource stay, and so do
+the server's facts about a version. A value that was stored as a secret is removed without being counted, and the hash
+still covers it. Otherwise a person who may redact could guess a secret piece by piece.
 """
 
 import hashlib
@@ -48,7 +48,9 @@ class Prepared:
 def prepare(
     owned: dict[str, Value], secrets: Iterable[tuple[Pointer, Value]], *, hmac_key: bytes, bound: Bound
 ) -> Prepared:
-    """Take the secrets out of what a user owns. `hmac_key` is this server's; another key gives other hashes."""
+    """Separate the secrets from the fields that a user owns. `hmac_key` is this server's; another key gives other
+    hashes.
+    """
     found = {pointer: (pointer_text(pointer), value) for pointer, value in secrets}
     if not found:
         return Prepared(hashlib.sha256(values.canonical_json(owned["spec"])).hexdigest(), owned)
@@ -61,9 +63,10 @@ def prepare(
 
 
 def _covered(owned: dict[str, Value], told: tuple[str, Value], hmac_key: bytes, bound: Bound) -> str:
-    """The marker of a secret in a hash, together with its place.
+    """Return the marker of a secret in a hash, together with its place.
 
-    A reference, left as it is, begins otherwise, and a list is no document, whose digest has the same key.
+    It differs from a reference, which stays as it is, by its beginning. It differs from a document's digest, which has
+    the same key, because a list is no document.
     """
     metadata = owned["metadata"]
     name = metadata["name"] if isinstance(metadata, dict) else None
@@ -82,13 +85,15 @@ class Frame(NamedTuple):
 
 
 Parts: TypeAlias = tuple[bytes, bytes | None, bytes, bytes, str | None, int | None]
-"""Body, status, both halves of the source, its path and line: a row as it is read, since every resource of every answer
-is made of one.
+"""Body, status, both halves of the source, its path and line, in the form of a database row: every resource of every
+answer is made from one.
 """
 
 
 class Stale(msgspec.Struct, frozen=True):
-    """A Configuration delivers by an earlier version: which one, since when, and why not by the present one."""
+    """A Configuration delivers by an earlier version: its number, the time since then, and why the present one does not
+    deliver.
+    """
 
     version: int
     since: str  # RFC 3339, UTC
@@ -96,8 +101,8 @@ class Stale(msgspec.Struct, frozen=True):
 
 
 class Delivery(NamedTuple):
-    """The delivery of a Configuration by the service: `reason` says why there is none, '' when there is. `runs_on` is
-    where it runs, '' if an earlier version of the service did not say; `left_out` are sentences about its components
+    """The delivery of a Configuration by the service. `reason` says why it does not deliver, '' if it does. `runs_on`
+    is where it runs, '' if an earlier version of the service did not say; `left_out` are sentences about its components
     that do not run there.
     """
 
@@ -116,7 +121,7 @@ class ResourceIdentity(NamedTuple):
 
 
 def body(prepared: Prepared, *, identity: ResourceIdentity) -> bytes:
-    """The masked resource with the server's metadata, canonical JSON, without `status`."""
+    """Return the masked resource with the server's metadata, as canonical JSON without `status`."""
     metadata: dict[str, Value] = {
         **cast("dict[str, Value]", prepared.masked["metadata"]),  # a resource has metadata
         "id": identity.id,
@@ -135,10 +140,9 @@ def identity_of(body: Mapping[str, Value]) -> ResourceIdentity:
 
 
 def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delivery: Delivery | None = None) -> bytes:
-    """The same `status`, canonical JSON without `source`, with another list of what is missing of the resource.
-
-    A Configuration says whether it is `ready` to be used, where it runs, and in `delivery` whether the service delivers
-    for it; None leaves the answers that there are.
+    """Return a `status`, canonical JSON without `source`, with another list of the resource's missing parts. For a
+    Configuration, the status also says if it is `ready` to be used, where it runs, and in `delivery` if the service
+    delivers for it; None keeps the present answers.
     """
     members = _members(status)
     members.pop("incomplete", None)
@@ -158,7 +162,7 @@ def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delive
 
 
 def with_rendering(status: bytes, said: bytes | None) -> bytes:
-    """The same status of a Configuration with another `rendering`, JSON; None for one that is not rendered."""
+    """Return the status of a Configuration with another `rendering` in JSON; None removes it."""
     members = _members(status)
     members.pop("rendering", None)
     if said is not None:
@@ -167,14 +171,14 @@ def with_rendering(status: bytes, said: bytes | None) -> bytes:
 
 
 def _is_ready(members: Mapping[str, Value]) -> bool:
-    """Nothing of it is incomplete, and no rendering of it failed."""
+    """Return True if nothing is incomplete, and no rendering failed."""
     said = members.get("rendering")
     return not members.get("incomplete") and not (isinstance(said, dict) and "fault" in said)
 
 
 def with_drift(status: bytes, drift: Mapping[str, Value] | None) -> bytes:
-    """The same status of a version that differs from what its owner wants; `drift` names the owner and the place, None
-    if it does not differ.
+    """Return the status with another `drift`: the owner and the place if the version differs from what the owner wants,
+    otherwise None.
     """
     members = _members(status)
     members.pop("drift", None)
@@ -211,8 +215,8 @@ def _members(status: bytes) -> dict[str, Value]:
 
 
 def frame(source: Mapping[str, Value]) -> Frame:
-    """Return the two sides of a source without `path` and `line`. Raises ValueError if these would not be adjacent,
-    behind another member.
+    """Return the two halves of a source without `path` and `line`. Raises ValueError if these would not be adjacent,
+    after another member.
     """
     head = {name: value for name, value in source.items() if name < "line"}
     tail = {name: value for name, value in source.items() if name > "path"}
@@ -222,10 +226,10 @@ def frame(source: Mapping[str, Value]) -> Frame:
 
 
 def shown(parts: Parts) -> bytes:
-    """A body joined with the JSON of its status, which changes without a new version of the resource, and its source;
-    without a status it is no present version.
+    """Return a body joined with its status, which changes without a new version of the resource, and its source. A
+    version that is not the present one has no status.
 
-    `status` sorts after every key of a body, and `source` after every key of a status, so what is canonical stays so.
+    `status` sorts after every key of a body, and `source` after every key of a status, so the result is canonical too.
     """
     body, status, head, tail, path, line = parts
     place = b"" if path is None else b',"line":%d,"path":%b' % (line or 0, _path(path))
@@ -250,7 +254,7 @@ DAMAGED_RENDERING = (
     "what Collectors get of the Configuration {name} is damaged in the store; apply it with a change, or "
     "restore a backup"
 )
-LATEST = b'{"latest":true}'  # the status of most resources
+LATEST = b'{"latest":true}'  # the most frequent status
 
 
 @lru_cache(maxsize=256)
@@ -271,17 +275,17 @@ def is_json(text: bytes) -> bool:
 
 
 def restated(shown: bytes, status: bytes) -> bytes:
-    """A resource as it is shown, with another status and the source that it has; not a byte of the rest changes."""
+    """Return a shown resource with another status and the same source. No other byte changes."""
     members = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
     source = msgspec.json.decode(members["status"], type=_Sourced).source
-    if not bytes(source):  # what stands for a damaged version
+    if not bytes(source):  # the placeholder of a damaged version has none
         return shown
     stated = b'%b,"source":%b}' % (status[:-1], bytes(source))
     return msgspec.json.encode({**members, "status": msgspec.Raw(stated)})
 
 
 def rewritten(shown: bytes, body: bytes) -> bytes:
-    """A resource as it is shown, with another body; not a byte of its status changes."""
+    """Return a shown resource with another body. No byte of its status changes."""
     status = msgspec.json.decode(shown, type=_Stated).status
     return b'%b,"status":%b}' % (body[:-1], bytes(status))
 
@@ -295,16 +299,16 @@ class _Stated(msgspec.Struct):
 
 
 MARK = "(redacted)"
-FEWEST, MOST = 4, 65_536  # characters of a text: fewer would be found everywhere
+FEWEST, MOST = 4, 65_536  # characters of a text; a shorter one would be found everywhere
 KNOWN_BY = SERVER_KEYS | {"name"}  # of `metadata`
 
 
 class Redacted(NamedTuple):
-    """A value without the text, and how many of its strings, keys and numbers held it."""
+    """A value without the text, and the number of its strings, keys and numbers that contained it."""
 
     value: Value
     places: int
-    renamed: Mapping[tuple[Pointer, str], str]  # keys, by where their mapping stood and what they were
+    renamed: Mapping[tuple[Pointer, str], str]  # new keys, by the place of the mapping and the old key
 
 
 class RedactedVersion(NamedTuple):
@@ -329,14 +333,16 @@ def redaction_problem(text: str) -> str | None:
 
 
 def spellings(text: str) -> tuple[str, ...]:
-    """How sentences quote the text, the longest first: as it is, as JSON pointers write it, and escaped for people."""
+    """Return the forms in which sentences quote the text, the longest first: plain, as in JSON pointers, and escaped
+    for people.
+    """
     pointed = pointer_text((text,))[1:]
     found = {text, pointed, visible(text), visible(pointed)}
     return tuple(sorted(found, key=lambda one: (-len(one), one)))
 
 
 def redaction_sentence(told: str, text: str) -> str:
-    """Return it without the text. If the parts around it make the text again, all of it is removed."""
+    """Return a sentence without the text. If the remaining parts form the text again, the whole sentence is removed."""
     forms = spellings(text)
     left = told
     for form in forms:
@@ -345,7 +351,7 @@ def redaction_sentence(told: str, text: str) -> str:
 
 
 def redacted_value(found: Value, text: str) -> Redacted:
-    """The same value without the text."""
+    """Return a value without the text."""
     walk = _Walk(text)
     return Redacted(walk.value(found, ()), walk.places, walk.renamed)
 
@@ -382,7 +388,7 @@ def is_known_by(body: bytes, text: str) -> bool:
 
 
 class _Walk:
-    """One walk through a value; it remembers what it changed."""
+    """One walk through a value, which records its changes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -408,7 +414,7 @@ class _Walk:
         return redaction_sentence(found, self._text)
 
     def moved(self, place: Pointer) -> Pointer:
-        """Return the present pointer of a place: keys on the way may have another name."""
+        """Return the present pointer of a place, since keys on the way may have been renamed."""
         return tuple(
             self.renamed.get((place[:end], step), step) if isinstance(step, str) else step
             for end, step in enumerate(place)
@@ -417,7 +423,7 @@ class _Walk:
     def _mapping(self, found: dict[str, Value], at: Pointer) -> dict[str, Value]:
         taken = {key for key in found if self._text not in key}
         names: dict[str, str] = {}
-        for key in sorted(found.keys() - taken):  # in an order of their own, so that equal mappings stay equal
+        for key in sorted(found.keys() - taken):  # sorted, so that equal mappings stay equal
             names[key] = self.renamed[at, key] = self._free(self.string(key), taken)
             taken.add(names[key])
         return {names.get(key, key): self.value(each, (*at, key)) for key, each in found.items()}
@@ -428,7 +434,7 @@ class _Walk:
 
 
 def _document(stored: dict[str, Value], walk: _Walk) -> dict[str, Value]:
-    """The frame of a document stays, whatever the text is: without it, the version would be unreadable."""
+    """Redact a document except its frame, which always stays: without it, the version would be unreadable."""
     metadata = _redacted_members(stored["metadata"])
     left: dict[str, Value] = {
         key: each if key in KNOWN_BY else walk.value(each, ("metadata", key)) for key, each in metadata.items()

@@ -10,30 +10,31 @@ from reconciler.model.names import Key
 
 @dataclass(frozen=True, slots=True)
 class PruneBudget:
-    """How much may be deleted in 24 hours: so many resources at least, and so many percent of what is owned."""
+    """The limit on deletions in 24 hours: a number of resources, or a percentage of the owned ones if that is more."""
 
     min_count: int = 3
     max_percent: int = 25
 
     @property
     def is_off(self) -> bool:
-        """Any number may be deleted."""
-        # 100 is the switch: who deletes and creates all day may delete more than there ever was.
+        """True if any number may be deleted."""
+        # 100 switches the limit off, because repeated deleting and creating may exceed 100 % of the resources.
         return self.max_percent >= 100
 
     def covers(self, deletions: int, *, owned: int) -> bool:
-        """So many deletions are allowed when the repository owns so many resources."""
+        """Return True if this number of deletions is allowed for a repository with `owned` resources."""
         return self.is_off or deletions <= self.min_count or deletions * 100 <= self.max_percent * owned
 
     def spares(self, deletions: int, *, owned: int) -> bool:
-        """So many deletions by one head leave enough: one may always go, more only with at most half."""
+        """Return True if one head may delete this number of resources: one is always allowed, more only up to half of
+        them.
+        """
         return self.is_off or deletions < 2 or deletions * 2 <= owned
 
 
 class RepositoryRules(msgspec.Struct, frozen=True, kw_only=True):
-    """`name` is the repository's. `include` and `exclude` are patterns of files; no pattern includes every file.
-
-    The defaults are those of the settings.
+    """The rules of the repository `name`. `include` and `exclude` are patterns of files; without `include`, every file
+    is included. The defaults are those of the settings.
     """
 
     name: str
@@ -50,10 +51,10 @@ class RepositoryRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> PruneBudget | None:
-        """How much may be deleted; None if nothing is ever pruned."""
+        """The limit on deletions; None if nothing is ever pruned."""
         return PruneBudget(self.prune_min_count, self.prune_max_percent) if self.prune else None
 
     def allows(self, key: Key) -> bool:
-        """Return True when the kind and the name of a resource each match a pattern of the setting `allow`."""
+        """Return True if the kind and the name of a resource each match a pattern of the setting `allow`."""
         is_kind = any(fnmatchcase(key.kind, pattern) for pattern in self.allowed_kinds)
         return is_kind and any(fnmatchcase(key.name, pattern) for pattern in self.allowed_names)

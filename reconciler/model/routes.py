@@ -1,8 +1,8 @@
 """Routes: where Configurations run, which of them deliver, to which destinations, and why not. Pure.
 
-Routes are plain frozen values that the worker makes and the main process gets as a message. Texts of sensitive
-parameters are as they were stored: references to secrets are resolved when a request is made, and never kept. A
-disabled component, or one that names a disabled resource, does not count, nor does anything in it.
+Routes are plain frozen values that the worker makes and the main process gets as a message. Sensitive parameters have
+their stored text: references to secrets are resolved for each request, and never kept. A disabled component, or one
+that names a disabled resource, does not count, nor does anything in it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,17 +29,17 @@ class Format(StrEnum):
 class OnFull(StrEnum):
     """The policy for records when a queue is full."""
 
-    REJECT = "reject"  # nothing of the request is taken, by any destination
-    DEAD_LETTER = "dead_letter"  # they become dead letters of this destination; others take theirs
-    DROP_NEWEST = "drop_newest"  # this destination drops them, and counts them; others take theirs
+    REJECT = "reject"  # no destination accepts anything of the request
+    DEAD_LETTER = "dead_letter"  # they become dead letters of this destination; others accept their share
+    DROP_NEWEST = "drop_newest"  # this destination drops and counts them; others accept their share
 
 
 class Sync(StrEnum):
-    """When what was taken in is forced to disk."""
+    """The time at which accepted records are forced to disk."""
 
     COMMIT = "commit"  # before the sender is answered
     INTERVAL = "interval"  # twice a second
-    NONE = "none"  # when the system likes
+    NONE = "none"  # whenever the system writes
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,15 +63,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     mutual_tls: bool = False
     cert_file: str = ""
     key_file: str = ""
-    marked: tuple[str, ...] = ()  # texts of other parameters than `headers` that their document calls sensitive
+    marked: tuple[str, ...] = ()  # texts of other parameters than `headers` that the document marks as sensitive
 
     def __repr__(self) -> str:
-        """Without the headers."""
+        """Leave out the headers."""
         return f"Endpoint({self.verb} {self.scheme}://{self.host}:{self.port})"
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How failures are repeated, in seconds. `max_elapsed` 0 is without end."""
+    """The retries after failures, in seconds. `max_elapsed` 0: without end."""
 
     enabled: bool = True
     initial_interval: float = 5.0
@@ -80,7 +80,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """When sending is allowed: it begins at `cron` (five fields, in `timezone`) and lasts `window` minutes."""
+    """The times at which sending is allowed: it begins at `cron` (five fields, in `timezone`) and lasts `window`
+    minutes.
+    """
 
     cron: str
     window: int = 60
@@ -96,7 +98,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Buffering(msgspec.Struct, frozen=True, kw_only=True):
-    """How records wait. Without `queue` they are sent while the sender of the records waits for the answer.
+    """The buffering of records. Without `queue` they are sent while their sender waits for the answer.
 
     `max_batches` counts full batches (`delivery.queue.contract.load`). `storage` is None for a queue in memory.
     """
@@ -134,8 +136,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanting(msgspec.Struct, frozen=True, kw_only=True):
-    """A Configuration that delivered, and that wants the records whose resource has all of `labels`, but cannot deliver
-    them: until an instant, in Unix milliseconds, their senders are asked to keep them.
+    """A Configuration that delivered before, and wants the records whose resource has all of `labels`, but cannot
+    deliver them. Until an instant, in Unix milliseconds, their senders are asked to keep them.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -143,10 +145,8 @@ class Wanting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a project, sorted by name, as of one revision of the store.
-
-    `former` are destinations that somebody asked for by name and that nothing routes to any more, as the newest version
-    that was such a destination has them: a queue that is left drains by it.
+    """All routes of a project, sorted by name, as of one revision of the store. `former` are requested destinations
+    without a route, by the newest version that was a webhook: their remaining queues drain with these settings.
     """
 
     project: str
@@ -162,14 +162,14 @@ WEBHOOK = "webhook"  # the type of the destinations that it sends them to
 
 
 class RunsOn(StrEnum):
-    """The runners of Configurations and of components."""
+    """The place where a Configuration or a component runs."""
 
     SERVICE = "service"
     COLLECTORS = "collectors"
 
 
 def type_runs_on(key: Key) -> tuple[RunsOn, ...]:
-    """Tell where the components of a type run."""
+    """Return where the components of a type run."""
     if key in type_checks.EXECUTED:
         return (RunsOn.SERVICE,)
     return (RunsOn.SERVICE, RunsOn.COLLECTORS) if key == ("SourceType", OTLP) else (RunsOn.COLLECTORS,)
@@ -177,8 +177,8 @@ def type_runs_on(key: Key) -> tuple[RunsOn, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ComponentUse:
-    """A component. `processes`: it contains an enabled processor, in place; `uses` are the Processors that it names and
-    does not disable, each once.
+    """The facts of a component. `processes`: it contains an enabled inline processor. `uses` are the enabled Processors
+    that it names, each once.
     """
 
     type: str = ""
@@ -192,7 +192,7 @@ Parts: TypeAlias = Callable[[Key], ComponentUse | None]
 
 
 def component_use(spec: Value) -> ComponentUse:
-    """The facts of a component: the spec of a resource, or an entry in a list of a Configuration."""
+    """Return the facts of a component: the spec of a resource, or an entry in a list of a Configuration."""
     if not isinstance(spec, Mapping):
         return ComponentUse()
     enabled = [each for each in component_entries(spec.get("processors")) if not is_disabled(each)]
@@ -211,12 +211,12 @@ def is_webhook(part: ComponentUse | None) -> bool:
 
 
 def component_entries(listed: Value) -> list[dict[str, Value]]:
-    """The components of a list."""
+    """Return the components of a list."""
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def in_place(spec: Value, given_id: str) -> Value:
-    """The destination in place of a Configuration that has this id."""
+    """Return the inline destination of a Configuration with this id."""
     listed = component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else []
     return next((each for each in listed if component_name(each) is None and each.get("id") == given_id), None)
 
@@ -227,7 +227,7 @@ def is_disabled(component: Mapping[str, Value]) -> bool:
 
 
 def component_name(component: Mapping[str, Value]) -> str | None:
-    """The resource that it names, without a version; None for a component in place."""
+    """Return the resource that a component names, without a version; None for an inline one."""
     named = component.get("name")
     return components.unversioned(named) if isinstance(named, str) else None
 
@@ -255,9 +255,8 @@ LEFT_OUT = {
 
 
 class Use(NamedTuple):
-    """A webhook of a Configuration: its name as a destination, and its component.
-
-    `key` is the resource that it names, None for one in place, whose parameters are `given`.
+    """A webhook of a Configuration: its name as a destination, and its component. `key` is the named resource, None for
+    an inline one, whose parameters are `given`.
     """
 
     name: str
@@ -267,8 +266,8 @@ class Use(NamedTuple):
 
 
 class RouteVerdict(NamedTuple):
-    """`reason` is one sentence that says why it does not deliver, '' when it does; only then there are `webhooks`.
-    `left_out` has sentences about the components that do not run where the Configuration does.
+    """The decision if a Configuration delivers. `reason` is one sentence that says why it does not, '' if it does; only
+    then it has `webhooks`. `left_out` has sentences about the components that do not run where the Configuration does.
     """
 
     reason: str = ""
@@ -278,7 +277,7 @@ class RouteVerdict(NamedTuple):
 
 
 class CompiledRoutes(NamedTuple):
-    """A Configuration: its route and the destinations of that; no route, and the reason, when it does not deliver."""
+    """The route of a Configuration with its destinations; or no route and the reason if it does not deliver."""
 
     verdict: RouteVerdict
     route: Route | None = None
@@ -286,13 +285,13 @@ class CompiledRoutes(NamedTuple):
 
 
 Make: TypeAlias = Callable[[Use], Destination | None]
-"""Makes the destination of a webhook; None when its parameters do not fit their type."""
+"""Makes the destination of a webhook; returns None if its parameters do not fit their type."""
 
 
 def route_verdict(name: str, spec: Value, *, ready: bool, known: Parts) -> RouteVerdict:
     """Decide if the Configuration of this name delivers, apart from its parameters.
 
-    `ready` is that of its status; `known` tells of the components that it names, and of what those name.
+    `ready` is that of its status; `known` looks up the components that it names, and those that they name.
     """
     enabled = [*_enabled(name, spec, known)]
     runs_on = _said(spec) or (RunsOn.SERVICE if _wants(spec, enabled) else RunsOn.COLLECTORS)
@@ -330,7 +329,7 @@ def _left_out(enabled: Iterable["_Enabled"], runs_on: RunsOn) -> Iterator[str]:
 
 
 def compile_routes(name: str, spec: Value, *, ready: bool, known: Parts, make: Make) -> CompiledRoutes:
-    """The route of the Configuration of this name and its destinations, or why there is none."""
+    """Return the route and the destinations of the Configuration with this name, or the reason why it has none."""
     found = route_verdict(name, spec, ready=ready, known=known)
     if found.reason:
         return CompiledRoutes(found)
@@ -365,8 +364,8 @@ def _has_raw(spec: Value) -> bool:
 
 
 class _Enabled(NamedTuple):
-    """A component that is not disabled, and what it is: for one that names a resource, that resource, None if that
-    cannot be read. `use` is meant for a webhook.
+    """An enabled component with its content. For a component that names a resource, this is the resource, or None if it
+    cannot be read. `use` is for webhooks.
     """
 
     kind: str
@@ -376,17 +375,17 @@ class _Enabled(NamedTuple):
 
     @property
     def type(self) -> str | None:
-        """Its type; None if nobody can read it."""
+        """Its type; None if it cannot be read."""
         return None if self.part is None else self.part.type
 
     @property
     def delivers(self) -> bool:
-        """True for a webhook."""
+        """True for a webhook, to which the service delivers."""
         return self.kind == "Destination" and self.type == WEBHOOK
 
 
 def _enabled(name: str, spec: Value, known: Parts) -> Iterator[_Enabled]:
-    """The components that count."""
+    """Yield the enabled components."""
     for kind, at, component in _components(spec):
         target = component_name(component)
         part = component_use(component) if target is None else known(Key(kind, target))
@@ -400,14 +399,14 @@ def _enabled(name: str, spec: Value, known: Parts) -> Iterator[_Enabled]:
 
 
 def _obstacles(enabled: list[_Enabled], known: Parts) -> Iterator[str]:
-    """The same, for reasons in its components."""
+    """Yield the reasons in its components against delivery."""
     for one in enabled:
         if one.part is None:
             yield UNREADABLE.format(at=pointer_text(one.use.at), kind=one.kind)
     has_source = any(one.kind == "Source" and one.type == OTLP for one in enabled)
     webhooks = [one for one in enabled if one.delivers]
     if not has_source and not webhooks:
-        yield NEITHER  # first: it is not meant to deliver, and to mend something else would not help it
+        yield NEITHER  # first, because correcting other things would not make it deliver
     for one in enabled:
         if one.component.get("routes"):
             yield ROUTES.format(at=pointer_text(one.use.at))
@@ -436,7 +435,7 @@ def _processors(one: _Enabled, known: Parts) -> Iterator[str]:
 
 
 def _wrong_ids(in_place: list[_Enabled]) -> Iterator[str]:
-    """Webhooks in place need names of their own."""
+    """Yield the errors of ids: inline webhooks need unique ones."""
     seen: set[str] = set()
     for one in in_place:
         at = pointer_text(one.use.at)
@@ -450,7 +449,7 @@ def _wrong_ids(in_place: list[_Enabled]) -> Iterator[str]:
 
 
 def _components(spec: Value) -> Iterator[tuple[str, Pointer, dict[str, Value]]]:
-    """(kind, pointer, component) of all lists."""
+    """Yield (kind, pointer, component) of all lists."""
     held = spec if isinstance(spec, Mapping) else {}
     for key, kind in components.LISTS.items():
         listed = held.get(key)
@@ -470,12 +469,12 @@ WEBHOOK_TYPE = components.WEBHOOK
 STORAGE_TYPE = Key("ExtensionType", components.STORAGE_TYPE)
 
 
-WHERE = ("scheme", "hostname", "port", "path", "headers")  # where records go, and what opens the door there
+WHERE = ("scheme", "hostname", "port", "path", "headers")  # the target of records, and the credentials for it
 TLS = frozenset({"insecure_skip_verify", "ca_file", "mutual_tls", "cert_file", "key_file"})
 
 
 class _Webhook(msgspec.Struct, frozen=True):
-    """The parameters by name. What has no default here has one in the type, which is not empty."""
+    """The parameters of a webhook by name. A parameter without a default here has a non-empty one in the type."""
 
     scheme: str
     hostname: str
@@ -513,8 +512,8 @@ def destination(
     *,
     storage_of: Callable[[str], Storage | None],
 ) -> Destination | None:
-    """Make the destination of this name from the parameters of a webhook, secrets in clear; None if they do not fit the
-    type, which the person who stores them is told, or if the Extension that keeps its queue is unknown.
+    """Make the destination of this name from the parameters of a webhook, secrets in clear. Return None if they do not
+    fit the type, which is reported when they are stored, or if the Extension for its queue is unknown.
     """
     if component_type is None or _misfits("Destination", given, component_type):
         return None
@@ -566,7 +565,7 @@ def leads_elsewhere(
 
 
 Endpoints: TypeAlias = dict[str, list[Value] | None]
-"""The enabled webhooks of a resource by their names, with their parameters; None for one that it only names."""
+"""The enabled webhooks of a resource by name, with their parameters; None for a webhook that it only names."""
 
 
 def endpoints(key: Key, spec: Value) -> Endpoints:
@@ -585,7 +584,7 @@ def endpoints(key: Key, spec: Value) -> Endpoints:
 
 
 def is_another_endpoint(good: list[Value] | None, later: list[Value] | None, lookup: type_checks.Lookup) -> bool:
-    """Return True when an endpoint leads elsewhere, or nobody can say."""
+    """Return True if an endpoint changed, or may have changed."""
     if good is None or later is None:
         return good is not later
     component_type = lookup(WEBHOOK_TYPE)
@@ -593,7 +592,7 @@ def is_another_endpoint(good: list[Value] | None, later: list[Value] | None, loo
 
 
 def with_later_tls(good: list[Value], later: list[Value], component_type: ComponentType) -> list[Value]:
-    """The same with what a later version says about TLS, as far as that is right."""
+    """Return the parameters with the valid TLS settings of a later version."""
     said = {name: value for name, value in _valid(later, component_type).items() if name in TLS}
     kept = [one for one in good if not (isinstance(one, dict) and one.get("name") in said)]
     added: list[Value] = [{"name": name, "value": value} for name, value in said.items()]
@@ -601,7 +600,7 @@ def with_later_tls(good: list[Value], later: list[Value], component_type: Compon
 
 
 def _valid(given: list[Value], component_type: ComponentType) -> dict[str, Value]:
-    """The values that break no rule, by name."""
+    """Return the valid values by name."""
     component = Component("Destination", component_type.name, (), given)
     wrong = {one.pointer[1] for one in type_checks.misfitting(component, component_type) if len(one.pointer) > 1}
     right = [one for position, one in enumerate(given) if position not in wrong]
@@ -612,7 +611,7 @@ def _compared(name: str, value: Value) -> Value:
     if name != "path":
         return value or None
     text = value if isinstance(value, str) else ""
-    return f"/{text.removeprefix('/')}"  # a request has one slash there, also for none
+    return f"/{text.removeprefix('/')}"  # a request always has exactly one slash there
 
 
 def queue_storage(name: str, given: list[Value], component_type: ComponentType | None) -> Storage | None:
@@ -659,7 +658,9 @@ def _endpoint(values: _Webhook, marked: tuple[str, ...]) -> Endpoint:
 
 
 def _file(value: str) -> str:
-    """The name of a file, however it is written. What is none is left as it is: reading it says what is wrong."""
+    """Return the name of a file in any of its forms. An invalid name stays as it is, and is reported when it is
+    read.
+    """
     reference = type_checks.named_secret_files(value)
     return value if reference is None else reference.name
 

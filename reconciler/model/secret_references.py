@@ -1,7 +1,8 @@
 """References to secrets: `${env:NAME}` and `${file:NAME}` inside a text.
 
-Whatever begins like one is one: what then breaks the grammar (no end, `..`, a default such as `:-x`) is malformed,
-never plain text, lest somebody believe that it is resolved. There is no way to write one that is meant as text.
+Every text with such a beginning is a reference. If it then breaks the grammar (no end, `..`, a default such as `:-x`),
+it is malformed and never plain text, so that nobody believes that it is resolved. There is no escape to write one as
+plain text.
 """
 
 import fnmatch
@@ -11,15 +12,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-LONGEST_NAME = 255  # characters, folders and all
+LONGEST_NAME = 255  # characters, with folders
 RESERVED_PREFIX = "SERVICE_"  # the service's own variables, its keys among them; in any case of letters
 
-_PART = r"[A-Za-z0-9_][-A-Za-z0-9_.]*"  # so that none begins with a dot or is `..`
+_PART = r"[A-Za-z0-9_][-A-Za-z0-9_.]*"  # no part begins with a dot or is `..`
 _FILE = re.compile(rf"{_PART}(?:/{_PART})*")
 _BEGINNING = re.compile(r"\$\{(?:env|file):")
 _VARIABLE = re.compile(rf"\$\{{env:({_PART})?")
-_OF_COLLECTORS = re.compile(rf"\$\{{(?:env:({_PART})|({_PART})(?=\}}|:-))")  # to them, `${NAME}` is `${env:NAME}`
-_SCHEME = re.compile(  # of the header `Authorization`; of another word nobody can say that it is no secret
+_OF_COLLECTORS = re.compile(rf"\$\{{(?:env:({_PART})|({_PART})(?=\}}|:-))")  # `${NAME}` is `${env:NAME}` there
+_SCHEME = re.compile(  # of the header `Authorization`; any other word may be a secret
     r"\A(?:api-?key|api-token|basic|bearer|digest|dpop|geniekey|key|negotiate|oauth|splunk|ssws|token) (?=\$\{env:)",
     re.IGNORECASE,
 )
@@ -34,7 +35,7 @@ class SecretSource(StrEnum):
 
 
 class SecretReference(NamedTuple):
-    """One good reference."""
+    """One valid reference."""
 
     source: SecretSource
     name: str
@@ -47,9 +48,9 @@ class SecretReference(NamedTuple):
 class AvailableSecrets:
     """The names of variables and files that a project may use now. No values.
 
-    `flat`: the files are in one folder without folders in it, where a name's `/` is written `_`. `patterns` cover the
-    names of variables that are for the service alone, whether they exist or not; `*` stands for any characters. Unless
-    `is_known`, any reference may lead to something, as far as one can tell without a server.
+    `flat`: all files are in one folder, and `_` replaces the `/` in their names. `patterns` cover the names of
+    variables that are for the service alone, whether they exist or not; `*` stands for any characters. Unless
+    `is_known`, the names are unknown, as without a server, and any reference may be valid.
     """
 
     env: frozenset[str] = frozenset()
@@ -65,7 +66,7 @@ class AvailableSecrets:
         return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in self.patterns)
 
     def has(self, reference: SecretReference) -> bool:
-        """Return True if the reference leads to something that may be used."""
+        """Return True if the project may use the target of the reference."""
         if not self.is_known:
             return True
         if reference.source is SecretSource.ENV:
@@ -87,12 +88,14 @@ def own_patterns(patterns: Iterable[str], project: str) -> tuple[str, ...]:
 
 
 def secrets_elsewhere(patterns: Iterable[str], project: str) -> AvailableSecrets:
-    """Return what is known of a project's secrets without its server: the names that are for the service."""
+    """Return the facts about a project's secrets that are known without its server: the names that are for the
+    service.
+    """
     return replace(UNKNOWN_SECRETS, patterns=own_patterns(patterns, project))
 
 
 def text_pieces(text: str) -> Iterator[str | SecretReference | None]:
-    """A text in its order: what is plain, references, and None for each beginning of a malformed one."""
+    """Yield the parts of a text in order: plain text, references, and None for the beginning of each malformed one."""
     end = 0
     for beginning in _BEGINNING.finditer(text):
         start = beginning.start()
@@ -109,12 +112,12 @@ def text_pieces(text: str) -> Iterator[str | SecretReference | None]:
 
 
 def find_secret_references(text: str) -> tuple[SecretReference | None, ...]:
-    """Every reference of a text in order; None for a malformed one."""
+    """Return every reference in a text in order, None for a malformed one."""
     return tuple(piece for piece in text_pieces(text) if not isinstance(piece, str))
 
 
 def whole_secret_reference(text: str) -> SecretReference | None:
-    """The reference that a text is, when it is one good reference and nothing else."""
+    """Return the reference if the whole text is one valid reference, otherwise None."""
     found = _REFERENCE.fullmatch(text)
     return None if found is None else _reference(found)
 
@@ -146,12 +149,12 @@ def _is_reserved(name: str) -> bool:
 
 
 def without_variables(text: str) -> str:
-    """A text for a Collector without the beginnings of `${env:NAME}`, which the Collector resolves."""
+    """Return a text for a Collector without the beginnings of `${env:NAME}`, which the Collector resolves."""
     return _VARIABLE.sub("", text)
 
 
 def flattened(name: str) -> str:
-    """The name of a file where no folders are."""
+    """Return the name of a file in a flat folder."""
     return name.replace("/", "_")
 
 

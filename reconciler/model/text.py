@@ -1,7 +1,7 @@
-r"""Text for people: escaping of text from outside, numbers with their nouns, and lists that are cut.
+r"""Text for people: escaping of text from outside, numbers with their nouns, and bounded lists.
 
-A person who can push chooses the names of files and commits' authors and subjects; the operator of a remote chooses its
-errors. Such text is escaped where it leaves (terminal, log lines, sentences made of it), so that it cannot act on a
+A person who can push chooses the names of files, and the authors and subjects of commits. The operator of a remote
+chooses its errors. Such text is escaped in every output (terminal, log lines, sentences), so that it cannot control a
 terminal, forge a line or hide. For a format with quoting of its own (Markdown, HTML) escape first, then quote: escapes
 are ASCII letters, digits and backslashes. Text that programs read is data and keeps its characters; in JSON and YAML
 the format's own escapes write them.
@@ -10,11 +10,11 @@ Escaped are the controls of C0 and C1 and DEL, controls of the writing direction
 space, soft hyphen, fillers, tags), ends of lines and paragraphs beyond LF, surrogates, noncharacters and private use.
 The list is fixed, so that it does not change with Python's Unicode tables.
 
-Joiners and variation selectors have no shape either, but Persian, Indic scripts, Mongolian and emoji need them. One of
-them stays where it can be needed: behind a visible character beyond ASCII. Elsewhere, and in a row, it is escaped.
+Joiners and variation selectors have no shape either, but Persian, Indic scripts, Mongolian and emoji need them. A
+single one stays after a visible character beyond ASCII. Elsewhere, and if there are several in a row, they are escaped.
 
 A backslash stays as it is: escaping text twice (file names in `git/trees`) shows no second backslash. So `\x1b` may
-also be four characters that somebody typed; those do nothing, and `-o json` tells the two apart.
+also be four typed characters; those are harmless, and `-o json` shows the difference.
 """
 
 import json
@@ -35,35 +35,37 @@ _NO_TEXT: Final = (  # surrogates, private use, noncharacters; the planes from 1
 _JOINERS: Final = r"\u200c\u200d"
 _EMOJI_STYLE: Final = r"\ufe0f"
 _VARIATIONS: Final = r"\ufe00-\ufe0e\u180b-\u180d\u180f\U000e0100-\U000e01ef"
-_NO_BASE: Final = rf"\x00-\x7f{_CONTROLS}{_SHAPELESS}{_NO_TEXT}{_JOINERS}{_VARIATIONS}"  # needs no such one behind it
-# It begins with one class of characters, which `re` looks for several times faster than for alternatives.
+_NO_BASE: Final = rf"\x00-\x7f{_CONTROLS}{_SHAPELESS}{_NO_TEXT}{_JOINERS}{_VARIATIONS}"  # never need one
+# It begins with one class of characters, for which `re` searches several times faster than for alternatives.
 _ESCAPED: Final = (
     rf"[{_CONTROLS}{_SHAPELESS}{_NO_TEXT}{_JOINERS}{_VARIATIONS}{_EMOJI_STYLE}]"
     rf"(?<![^{_NO_BASE}{_EMOJI_STYLE}][{_VARIATIONS}{_EMOJI_STYLE}])"
-    rf"(?<![^{_NO_BASE}][{_JOINERS}])"  # emoji are joined behind their style as well
+    rf"(?<![^{_NO_BASE}][{_JOINERS}])"  # emoji are also joined after their style
     rf"(?!(?<={_EMOJI_STYLE})\u20e3)"  # the two make a keycap of an ASCII digit
 )
 
 
 def escaped(character: str) -> str:
-    r"""A character as Python writes it: `\n`, `\x1b`, `\u202e`, `\U000e0041`."""
+    r"""Return a character as Python writes it: `\n`, `\x1b`, `\u202e`, `\U000e0041`."""
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def visible(text: str) -> str:
-    """The text on one line. The identity on harmless text; idempotent; of texts without a backslash, reversible."""
+    """Return the text on one line, escaped. Harmless text stays the same, and a second call changes nothing. For texts
+    without a backslash this is reversible.
+    """
     return visible_lines(text).replace("\n", "\\n")
 
 
 def visible_lines(text: str, escape: Callable[[str], str] = escaped) -> str:
-    """The text with the lines that it has; `escape` writes what cannot be shown."""
+    """Return the text with its lines; `escape` replaces characters that cannot be shown."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return _pattern().sub(lambda found: escape(found[0]), text)
 
 
 def visible_block(text: str) -> str:
-    """The text with the lines that it has, each set in: none of them can be taken for one at the margin."""
+    """Return the text with its lines indented, so that none can pass for a line at the margin."""
     return "\n".join("  " + line for line in visible_lines(text).split("\n"))
 
 
@@ -72,22 +74,22 @@ def visible_json(document: str) -> str:
     return visible_lines(document, lambda character: json.dumps(character)[1:-1])
 
 
-@cache  # and not at import: most commands meet ASCII alone
+@cache  # not at import: most commands only handle ASCII
 def _pattern() -> re.Pattern[str]:
     return re.compile(_ESCAPED)
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:
-    """`1 file`, `2 files`; `nouns` where more than one is not the noun with an `s`."""
+    """Return a number with its noun: `1 file`, `2 files`. `nouns` is an irregular plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {nouns or noun + 's'}"
 
 
-MOST_LINES = 1000  # lines of one reason; beyond it, a count: nobody reads more, and every reason is stored
-MOST_CHARACTERS = 64 * 1024  # of one reason, for the same cause
+MOST_LINES = 1000  # lines of one reason, then a count: nobody reads more, and reasons are stored
+MOST_CHARACTERS = 64 * 1024  # of one reason, likewise
 
 
 def bounded(found: Iterable[str]) -> list[str]:
-    """The first lines as far as there is room for them, then how many more there are."""
+    """Return the first lines within the limits, then a line with the number of further ones."""
     told: list[str] = []
     size = left = 0
     for line in found:
@@ -99,12 +101,12 @@ def bounded(found: Iterable[str]) -> list[str]:
     return [*told, f"and {left} more"] if left else told
 
 
-MOST_LISTED = 40  # entries of a list in one sentence; whoever may push writes the lists
+MOST_LISTED = 40  # entries of a list in one sentence; anybody who may push writes the lists
 LONGEST_LISTED = 100  # characters of each
 
 
 def listed(values: Sequence[object]) -> str:
-    """The values one after another, each quoted; of very many, the first and how many more there are."""
+    """Return the quoted values with commas; of many, the first ones and the number of the others."""
     told = ", ".join(
         f"`{_cut(value if isinstance(value, str) else json.dumps(value))}`" for value in values[:MOST_LISTED]
     )

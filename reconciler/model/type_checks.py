@@ -31,7 +31,7 @@ from reconciler.model.violations import Violation
 
 
 def broken_parameters(given: list[Value], component_type: ComponentType, *, at: Pointer) -> tuple[Violation, ...]:
-    """Every rule of the type that a list of parameters breaks, in document order.
+    """Return every rule of the type that a list of parameters breaks, in document order.
 
     `given` has the shape that the schemas ask for, `[{name, value}, ...]`; `at` is its pointer in the document.
     """
@@ -50,7 +50,7 @@ def broken_parameters(given: list[Value], component_type: ComponentType, *, at: 
 
 
 def canonical_parameters(given: list[Value], component_type: ComponentType) -> dict[str, Value]:
-    """The values by name, in canonical form, those left out that count as none; of one name the first."""
+    """Return the values by name in canonical form, without empty ones; of several with one name, the first."""
     values: dict[str, Value] = {}
     types = component_type.types
     for parameter in given:
@@ -73,7 +73,7 @@ def settled_parameters(given: list[Value], component_type: ComponentType) -> dic
 
 
 def _placed(violation: Violation, index: dict[Value, int], component_type: ComponentType) -> Violation:
-    """A violation among values by name, as one in the list of parameters."""
+    """Convert a violation with a parameter's name into one with its place in the list of parameters."""
     name, *below = violation.pointer
     position = index.get(name)
     if violation.at_key and not below:
@@ -103,7 +103,7 @@ SECRET_FILE_PARAMETERS = frozenset({"ca_file", "cert_file", "key_file"})
 
 
 def named_secret_files(value: str) -> SecretReference | None:
-    """The file that a value means: a plain name, or one whole `${file:NAME}`; None for anything else."""
+    """Return the file that a value names: by a plain name, or one whole `${file:NAME}`; None for anything else."""
     if secret_references.is_file_name(value):
         return SecretReference(SecretSource.FILE, value)
     reference = secret_references.whole_secret_reference(value)
@@ -111,13 +111,15 @@ def named_secret_files(value: str) -> SecretReference | None:
 
 
 def given_secret_files(component: Component, webhook: ComponentType | None) -> Iterator[tuple[Pointer, str]]:
-    """Each value that names a file, with its pointer: of a webhook, where it is not empty and its parameter matters."""
+    """Yield each value of a webhook that names a file, with its pointer, if it is not empty and its parameter is
+    relevant.
+    """
     if component.type_key != WEBHOOK or webhook is None:
         return
     places: dict[str, int] = {}
     for index, parameter in enumerate(component.parameters):
         if (name := components.parameter_name(parameter) or "") in SECRET_FILE_PARAMETERS:
-            places.setdefault(name, index)  # of one name the first
+            places.setdefault(name, index)  # of several with one name, the first
     values = settled_parameters(component.parameters, webhook) if places else {}
     for name, index in places.items():
         value = values.get(name)
@@ -126,7 +128,7 @@ def given_secret_files(component: Component, webhook: ComponentType | None) -> I
 
 
 def _matters(definition: Definition, values: dict[str, Value], webhook: ComponentType) -> bool:
-    """Return True if its conditions are met; those of these parameters are all `equals`."""
+    """Return True if a parameter's conditions are met. The conditions of these parameters are all `equals`."""
     return all(
         component_types.same_value(
             values.get(one.name), component_types.canonical_value(webhook.definitions.get(one.name), one.value)
@@ -178,18 +180,18 @@ def broken_secret_references(
 
 
 def _is_good(mention: ParameterMention, executed: Component | None, types: _Types, available: AvailableSecrets) -> bool:
-    """`executed` is its component, if the service executes the type."""
+    """Return True if a reference is valid. `executed` is its component, if the service executes the type."""
     if executed is not None:
         if executed.type_key == WEBHOOK and mention.name in SECRET_FILE_PARAMETERS:
-            return True  # judged as the name of a file
+            return True  # judged as a file name
         found = secret_references.find_secret_references(mention.text)
-        # Other parameters, an address for instance, are shown in the service's log and messages.
+        # Other parameters, such as an address, appear in the service's log and messages.
         is_secret = _is_by_definition(mention, types.get(mention.parameter[:-1]))
         return all(_leads(one, available) for one in found) if is_secret else not found
     text = secret_references.without_variables(mention.text)
     if mention.sensitive:
         return all(_leads(one, available) for one in secret_references.find_secret_references(text))
-    # In a longer text it may be a collector's own.
+    # In a longer text, it may be a reference for Collectors.
     return secret_references.whole_secret_reference(text) is None
 
 
@@ -200,7 +202,7 @@ def _is_by_definition(mention: ParameterMention, component_type: ComponentType |
 
 
 def _leads(reference: SecretReference | None, available: AvailableSecrets) -> bool:
-    """Return True if it leads somewhere, as far as one can tell. A malformed one is None."""
+    """Return True if a reference may be valid, as far as this is known. None, a malformed one, never is."""
     if reference is None or secret_references.is_reserved(reference):
         return False
     return available.has(reference)
@@ -224,7 +226,7 @@ class Fit:
 
 
 FITTING = Fit()
-"""Nothing is wrong, and nothing is a secret."""
+"""The result for a document without violations and secrets."""
 
 
 def fit(
@@ -234,10 +236,12 @@ def fit(
     available: AvailableSecrets = UNKNOWN_SECRETS,
     refuse_unknown: bool = False,
 ) -> Fit:
-    """Judge every component of a valid document. Of an unknown type, nothing is wrong and everything is a secret.
+    """Judge every component of a valid document. If a type is unknown, there are no violations, and every value is a
+    secret.
 
-    `available` are the secrets that its project may refer to; unknown ones do where only secrets are searched.
-    `refuse_unknown`: a parameter that a type does not know is a violation, even if a collector executes the type.
+    `available` are the secrets that its project may refer to. They may be unknown if only the secrets of the document
+    matter. `refuse_unknown`: a parameter that a type does not know is a violation, even if a collector executes the
+    type.
     """
     spec, kind = owned["spec"], owned["kind"]
     found = components.find_components(kind, spec) if isinstance(kind, str) else ()
@@ -246,7 +250,7 @@ def fit(
     notes: list[Violation] = []
     for component in found:
         component_type = types[component.at[1:]]
-        # As far as somebody reads it: thousands of components may each lack a thousand parameters.
+        # Only as many as a person reads: thousands of components may each lack a thousand parameters.
         if component_type is None or max(len(broken), len(notes)) > text.MOST_LINES:
             continue
         wrong, tolerated = judged(component, component_type, refuse_unknown=refuse_unknown)
@@ -275,7 +279,9 @@ def judged(
 
 
 def misfitting(component: Component, component_type: ComponentType) -> tuple[Violation, ...]:
-    """Every rule that the values of one component break: those of its type, and of a webhook those of requests."""
+    """Return every rule that the values of one component break: those of its type, and for a webhook those of HTTP
+    requests.
+    """
     found = broken_parameters(component.parameters, component_type, at=component.at)
     if component.type_key != components.WEBHOOK:
         return found
@@ -283,7 +289,7 @@ def misfitting(component: Component, component_type: ComponentType) -> tuple[Vio
 
 
 def with_storages(fit: Fit, owned: dict[str, Value], type_of: TypeOf) -> Fit:
-    """The same, with what is wrong with the extensions in which webhooks keep their queues."""
+    """Return the result with the violations about Extensions in which webhooks keep their queues."""
     found = misplaced(owned, type_of)
     return replace(fit, violations=(*fit.violations, *found)) if found else fit
 
@@ -336,14 +342,14 @@ def _without(lookup: Lookup, names: Mapping[Key, Collection[str]]) -> Lookup:
         if component_type is None or key not in names:
             return component_type
         definitions = [_blind(one, names[key]) for one in component_type.definitions.values()]
-        # What is a secret does not change.
+        # The secrets stay the same.
         return replace(component_types.compiled(key.name, definitions), open=component_type.open)
 
     return found
 
 
 def _blind(definition: Definition, names: Collection[str]) -> Definition:
-    """The definition without what asks for the value of one of these parameters."""
+    """Return a definition without the conditions on one of these parameters."""
     if definition.name in names:
         return Definition(definition.index, definition.name, type="", sensitive=definition.sensitive)
     if any(condition.name in names for condition in definition.relevant_if):

@@ -1,7 +1,7 @@
 """Checks of a type by itself (do its definitions make sense?), and explanations of values that break its rules.
 
-Violations are found one value at a time and as far as somebody reads them. All at once, each missing parameter would
-come with a copy of all values, and each bad entry of a list with a copy of all allowed ones: a person who writes both
+Violations are found one value at a time, and only as many as a person reads. If all were found at once, each missing
+parameter would have a copy of all values, and each bad list entry a copy of all allowed values: the author of both
 could fill the memory.
 """
 
@@ -24,7 +24,7 @@ def explain_violations(rules: Rules, values: Mapping[str, Value]) -> tuple[Viola
     """Yield the first violations of `component_types`; pointers begin with the names. A value without a definition is
     reported at its key.
     """
-    # What the pieces do not tell, the whole does: a value that is refused must never pass for want of a reason.
+    # If the parts give no violation, report the whole: a refused value must never pass because no reason was found.
     return tuple(islice(_each(rules, values), MOST)) or validators.broken(rules, dict(values))
 
 
@@ -41,7 +41,7 @@ def _each(rules: Rules, values: Mapping[str, Value]) -> Iterator[Violation]:
 
 
 def _of_value(rules: Rules, value: Value, *, at: Pointer) -> Iterator[Violation]:
-    """A list by its entries and a map by its values."""
+    """Yield the violations of a value: of a list by its entries, of a map by its values."""
     items, others = rules.schema.get("items"), rules.schema.get("additionalProperties")
     if isinstance(value, list) and isinstance(items, dict):
         for index, item in enumerate(value):
@@ -59,7 +59,7 @@ def _below(at: Pointer, found: tuple[Violation, ...]) -> Iterator[Violation]:
 
 
 def _required(rules: Rules, values: Mapping[str, Value]) -> Iterator[str]:
-    """The names that have to be there, those last whose conditions hold."""
+    """Yield the names of required parameters; those that are required by a condition come last."""
     yield from rules.schema.get("required", ())
     for index, conditional in enumerate(rules.schema.get("allOf", ())):
         if any(name not in values for name in conditional["then"]["required"]):
@@ -69,11 +69,11 @@ def _required(rules: Rules, values: Mapping[str, Value]) -> Iterator[str]:
 
 
 def _mentioned(condition: ParameterSchema) -> set[str]:
-    """The parameters that conditions look at."""
+    """Return the parameters that conditions name."""
     names: set[str] = set()
     for part in condition["allOf"]:
         while isinstance(part, dict) and "not" in part:
-            part = part["not"]  # noqa: PLW2901 - what is denied is looked at all the same
+            part = part["not"]  # noqa: PLW2901 - the condition inside `not` matters too
         if isinstance(part, dict):
             names.update(part.get("properties", ()), part.get("required", ()))
     return names
@@ -86,13 +86,15 @@ MOST_PARAMETERS = 1_000
 MOST_VALUES = 10_000  # of all `validValues`, and of the lists that conditions compare with
 MOST_CONDITIONS = 100  # of one parameter
 MOST_CONDITIONS_IN_ALL = 1_000
-NEAR = 0.6  # of 1; the likeness from which on a name may be a slip of the pen
+NEAR = 0.6  # of 1; the similarity at which a name may be a typing mistake
 LONGEST_NAME = 100  # characters compared with the types: comparing takes the square of the length
 MOST_SEARCHES = 100  # conditions `containsAny` in all: each takes memory for every entry of a list that it searches
 
 
 def broken_definitions(spec: Value) -> tuple[Violation, ...]:
-    """Every rule that the definitions of a type break, in document order; its document fits its kind's schema."""
+    """Return every rule that the definitions of a type break, in document order; its document fits its kind's
+    schema.
+    """
     listing = spec.get("parameters") if isinstance(spec, dict) else None
     if not isinstance(listing, list):
         return ()
@@ -110,7 +112,7 @@ def broken_definitions(spec: Value) -> tuple[Violation, ...]:
 
 
 def _too_many(listing: list[Value]) -> Iterator[Violation]:
-    """Yield what a type has too many of: every component of the type is checked against all of it."""
+    """Yield the limits that a type exceeds. They exist because every component is checked against the whole type."""
     each = [item for item in listing if isinstance(item, dict)]
     conditions = [given if isinstance(given := item.get("relevantIf"), list) else [] for item in each]
     whole = [one for some in conditions for one in some if isinstance(one, dict)]
@@ -140,7 +142,7 @@ def _alone(definition: Definition) -> Iterator[Violation]:
 
 
 def _unknown_type(name: str) -> str:
-    """Say that a type is unknown: name the one that may be meant, otherwise all of them."""
+    """Return the error for an unknown type, which names the nearest type, otherwise all of them."""
     close = difflib.get_close_matches(name[:LONGEST_NAME], component_types.NAMES, n=1, cutoff=NEAR)
     if close:
         return f"is not a type of parameters; did you mean `{close[0]}`?"
@@ -148,7 +150,9 @@ def _unknown_type(name: str) -> str:
 
 
 def _defaults(known: dict[str, Definition]) -> Iterator[Violation]:
-    """Defaults that their own definitions refuse. An empty one is none; values that are missing are told already."""
+    """Yield the defaults that their own definitions refuse. An empty default counts as none. Missing values are
+    reported elsewhere.
+    """
     judged = {
         name: definition
         for name, definition in known.items()
@@ -165,7 +169,7 @@ def _defaults(known: dict[str, Definition]) -> Iterator[Violation]:
 
 
 def _conditions(known: dict[str, Definition]) -> Iterator[Violation]:
-    """Conditions on what does not exist, and on values that the other parameter never has."""
+    """Yield the conditions on missing parameters, and on values that the other parameter cannot have."""
     for definition in known.values():
         for index, condition in enumerate(definition.relevant_if):
             at = (*AT, definition.index, "relevantIf", index)

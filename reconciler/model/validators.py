@@ -23,9 +23,8 @@ TIMEZONE = "timezone"
 
 
 def is_yaml(text: str) -> bool:
-    """Return True if the text parses as YAML, and is no larger than a file may be.
-
-    Tags and merge keys, which no resource may have, are its reader's business.
+    """Return True if the text parses as YAML, and is no larger than a file may be. It may have tags and merge keys,
+    which resources may not, because a Collector reads it.
     """
     try:
         documents.locate(text.encode(), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
@@ -52,7 +51,7 @@ LABEL_PLACES: tuple[tuple[str, ...], ...] = (("metadata", "labels"), ("spec", "s
 
 
 def crowded_labels(document: Value) -> tuple[Violation, ...]:
-    """Each place with more labels than there may be."""
+    """Return a violation for each place with too many labels."""
     found = [at for at in LABEL_PLACES if len(_at(document, at)) > MOST_LABELS]
     return (
         tuple(Violation(at, f"has more than {MOST_LABELS:,} labels; take some away") for at in found) if found else ()
@@ -60,7 +59,7 @@ def crowded_labels(document: Value) -> tuple[Violation, ...]:
 
 
 def without_labels(document: Value, at: tuple[str, ...]) -> tuple[Value, dict[str, Value]]:
-    """The document with no labels in a place, and those that were there; the same document when there were none."""
+    """Return the document without the labels in a place, and these labels; the same object if there are none."""
     mapping = _at(document, at)
     return (_emptied(document, at), mapping) if mapping else (document, {})
 
@@ -95,28 +94,28 @@ MISSING = "is required"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A schema, and the same compiled."""
+    """A schema and its compiled form."""
 
     schema: dict[str, Any] = field(repr=False)
     validator: Draft202012Validator = field(repr=False)
     _parts: "dict[str | int, Rules]" = field(default_factory=dict, repr=False, compare=False)
 
     def part(self, name: str | int, schema: dict[str, Any]) -> "Rules":
-        """A subschema by itself, compiled when somebody first asks for it, under a name of the caller's."""
+        """Return a subschema, which is compiled at the first call with this name."""
         if name not in self._parts:
             self._parts[name] = compiled(schema)
         return self._parts[name]
 
 
 def compiled(schema: dict[str, Any]) -> Rules:
-    """The rules of a schema, with `format`. Do not change the schema afterwards."""
+    """Return the rules of a schema, with `format`. Do not change the schema afterwards."""
     return Rules(schema, Draft202012Validator(schema, formats=dict(STRING_FORMATS), validate_formats=True))
 
 
 def violations(kind: Kind | None, value: Value) -> tuple[Violation, ...]:
-    """Every way in which a document breaks the schema of its kind, or, without a kind, what all kinds share.
+    """Return the violations of the schema of a document's kind, or without a kind, of the common schema.
 
-    The value comes from a reader: it holds no NaN and no lone surrogate.
+    The value comes from a reader, so it has no NaN and no lone surrogate.
     """
     rules = _rules(schemas.ENVELOPE if kind is None else kind.name)
     crowded = crowded_labels(value)
@@ -139,10 +138,10 @@ def _of_labels(rules: Rules, mapping: dict[str, Value], *, at: Pointer) -> Itera
 
 
 def broken(rules: Rules, value: Value) -> tuple[Violation, ...]:
-    """Every way in which a value breaks the rules; pointers lead down from the value.
+    """Return the violations of rules by a value, with pointers from the value down.
 
-    The library makes all errors at once, each with a copy of what it was found in and of what would be allowed there:
-    whatever may break many rules at one place is to be judged in pieces.
+    The library makes all errors at once, each with a copy of the surrounding value and of the allowed ones. So a value
+    that may break many rules at one place must be judged in pieces.
     """
     if rules.validator.is_valid(value):
         return ()
@@ -155,7 +154,7 @@ def _rules(name: str) -> Rules:
 
 
 def _explain(error: ValidationError, schema: dict[str, Any]) -> Iterator[Violation]:
-    """One violation per error; for unknown keys, one per key."""
+    """Yield one violation per error; for unknown keys, one per key."""
     pointer = tuple(error.instance_path)
     match error.kind:
         case ValidationErrorKind.Required(property=key):
@@ -181,7 +180,7 @@ def _message(error: ValidationError, schema: dict[str, Any]) -> str:
 
 
 def _parent(error: ValidationError, schema: dict[str, Any]) -> dict[str, Any]:
-    """The subschema that holds the keyword which refused; schema paths are already free of references."""
+    """Return the subschema with the failed keyword. The library has resolved references in schema paths."""
     subschema: Any = schema
     for step in error.schema_path[:-1]:
         subschema = subschema[step]
@@ -193,7 +192,7 @@ def _unknown_key(subschema: dict[str, Any]) -> str:
 
 
 def _any_of(branches: Sequence[Sequence[ValidationError]]) -> str:
-    """The alternatives of our schemas are each a required field."""
+    """Return the message for `anyOf`. In our schemas, each alternative is one required field."""
     fields = [error.kind.value for errors in branches for error in errors if error.kind.name == "required"]
     return f"needs one of {listed(fields)}"
 
@@ -213,4 +212,4 @@ MESSAGES: dict[str, Callable[[Any], str]] = {
     "minimum": lambda limit: f"is less than {limit}",
     "type": _type,
 }
-"""The words for each keyword that refuses a value, given the keyword's own value in the schema."""
+"""The message for each failed keyword, given the keyword's value in the schema."""

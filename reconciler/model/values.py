@@ -1,7 +1,6 @@
-"""Plain values that every text becomes: types, pointers, scalars, copies without recursion, and canonical bytes.
+"""Plain values of documents: types, pointers, scalars, copies without recursion, and canonical bytes.
 
-Scalars mean what the YAML 1.2 core schema says, with numbers in canonical form. Equal values have equal canonical
-bytes.
+Scalars follow the YAML 1.2 core schema, with numbers in canonical form. Equal values have equal canonical bytes.
 """
 
 import math
@@ -31,18 +30,18 @@ class Document(msgspec.Struct, frozen=True, gc=False):
     column: int  # 1-based, in characters
 
     def __repr__(self) -> str:
-        """Without the value, which may hold secrets."""
+        """Leave out the value, which may contain secrets."""
         return f"Document({self.index}, line {self.line}, column {self.column})"
 
 
 def pointer_text(pointer: Pointer) -> str:
-    """The pointer as RFC 6901 writes it; '' is the whole document."""
+    """Return the pointer as RFC 6901 writes it; '' is the whole document."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in pointer)
 
 
 LOWEST: Final = -(2**63)
 HIGHEST: Final = 2**64 - 1
-_EXACT: Final = 2**53  # from here on a float no longer tells neighbouring integers apart
+_EXACT: Final = 2**53  # from here on, floats cannot represent all integers
 _DIGITS: Final = 20  # of HIGHEST; a longer number is out of range, and Python refuses to convert really long ones
 
 _CONSTANTS: Final[dict[str, bool | None]] = {
@@ -51,7 +50,7 @@ _CONSTANTS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _NUMERIC: Final = frozenset("+-.0123456789")
-# What a plain scalar that is not text begins with; "" stands for the empty one. Everything else needs no second look.
+# The first characters of plain scalars that are not text; "" is for the empty scalar. All other scalars are text.
 FIRST: Final = frozenset({"", *(word[:1] for word in _CONSTANTS), *_NUMERIC})
 
 _NUMBER: Final = re.compile(
@@ -70,11 +69,11 @@ _TAGGED: Final[dict[str, frozenset[type]]] = {
 
 
 class NotAScalar(Exception):
-    """A scalar that has no place in a document; the message is a sentence, and the reader knows the position."""
+    """A scalar that a document must not have. The message is a sentence; the reader adds the position."""
 
 
 def integer(digits: str, *, base: int = 10) -> int:
-    """The integer, if 64 bits hold it."""
+    """Parse an integer of at most 64 bits. Raises NotAScalar."""
     sign = "-" if digits.startswith("-") else ""
     significant = digits.lstrip("+-").lstrip("0") or "0"
     # Octal needs the most characters for the same number: 22 for 64 bits.
@@ -86,7 +85,7 @@ def integer(digits: str, *, base: int = 10) -> int:
 
 
 def decimal(text: str) -> int | float:
-    """The number; one with an integral value below 2^53 is an integer, so that 1, 1.0 and 1e0 are equal."""
+    """Parse a number. An integral value below 2^53 becomes an integer, so that 1, 1.0 and 1e0 are equal."""
     number = float(text)
     if math.isinf(number):
         raise NotAScalar("the number is too large for a 64-bit float; quote it to make it text")
@@ -123,16 +122,16 @@ def tagged_scalar(text: str, tag: str) -> Scalar:
 
 
 def check_collection(tag: str, *, mapping: bool) -> None:
-    """Refuse a tag on a list or mapping, unless it says what the thing is anyway."""
+    """Refuse a tag on a list or mapping, except the one of its own type."""
     if tag != _TAG + ("map" if mapping else "seq"):
         raise NotAScalar("the tag is not allowed here; remove it, or quote text that begins with `!`")
 
 
 def copied(value: Value, *, levels: int) -> Value:
-    """The list or mapping as a tree of its own. Raises NotAScalar when it is nested deeper than so many levels.
+    """Return a deep copy of a list or mapping. Raises NotAScalar if it is nested deeper than this number of levels.
 
-    A YAML alias becomes such a copy: no later change affects two places at once, and a value's size in memory is the
-    counted one.
+    A YAML alias becomes such a copy, so that a later change never affects two places, and the memory of a value is its
+    counted size.
     """
     if not isinstance(value, list | dict):
         return value
@@ -144,7 +143,7 @@ def copied(value: Value, *, levels: int) -> Value:
 
 
 def has_more_nodes_than(value: Value, *, nodes: int) -> bool:
-    """Return True if the value has more than so many scalars, keys, lists and mappings."""
+    """Return True if the value has more than this number of scalars, keys, lists and mappings."""
     counted, todo = 0, [value]
     while todo and counted <= nodes:
         one = todo.pop()
@@ -161,7 +160,7 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def canonical_json(value: Value) -> bytes:
-    """JSON with sorted keys (by code point, so by UTF-8 bytes), in UTF-8, without spare white space.
+    """Return JSON in UTF-8 with sorted keys (by code point, as by UTF-8 bytes), without white space.
 
     The value comes from a reader: NaN would become null, and a lone surrogate raises UnicodeEncodeError.
     """
@@ -179,7 +178,7 @@ Container: TypeAlias = dict[str, Value] | list[Value]
 
 
 class Copies:
-    """A document of which only those lists and mappings are copied, once each, that somebody wants to change."""
+    """A copy on write of a document: each list or mapping is copied once, when it is first changed."""
 
     def __init__(self, document: dict[str, Value]) -> None:
         self.document = dict(document)
@@ -195,7 +194,7 @@ class Copies:
 
 
 def replaced(document: dict[str, Value], values: Mapping[Pointer, Value]) -> dict[str, Value]:
-    """The document with these values at these places, none of which is beneath another."""
+    """Return the document with these values at these places. No place is below another."""
     if not values:
         return document
     copies = Copies(document)
@@ -237,7 +236,7 @@ def replace_at(container: Container, step: str | int, value: Value) -> None:
 
 
 def located(document: Value, text: str) -> Pointer:
-    """The place that a JSON pointer (RFC 6901) names in a document that holds it."""
+    """Return the place of a JSON pointer (RFC 6901) in a document that contains it."""
     found: list[str | int] = []
     for part in text.split("/")[1:]:
         step = int(part) if isinstance(document, list) else part.replace("~1", "/").replace("~0", "~")
@@ -247,5 +246,5 @@ def located(document: Value, text: str) -> Pointer:
 
 
 def by_place(document: Value, values: Mapping[str, Value]) -> dict[Pointer, Value]:
-    """These values, which are given by JSON pointer, by their places in a document that holds them."""
+    """Convert values by JSON pointer into values by place, in a document that contains them."""
     return {located(document, text): value for text, value in values.items()}

@@ -17,9 +17,9 @@ class Violation:
     """One broken rule. The message never holds the value that broke it, which may be a secret.
 
     `pointer` may lead to something that is missing. `at_key`: the key itself is wrong, not the value under it.
-    `of_parameter`: a parameter is missing, unknown, or has a bad value; the one sort that `acceptInvalid` lets pass.
+    `of_parameter`: a parameter is missing, unknown, or has a bad value; only such violations pass with `acceptInvalid`.
     `recent`: earlier versions of the service had no such rule, so a stored document that breaks it stays as it is.
-    `of_unknown`: the parameter has no definition, which may be a warning alone.
+    `of_unknown`: the parameter has no definition, which may be only a warning.
     """
 
     pointer: Pointer
@@ -31,7 +31,7 @@ class Violation:
 
 
 class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A place in a repository; line and column count from 1. As text it is fit for a sentence."""
+    """A place in a repository; line and column count from 1. Its text is safe in a sentence."""
 
     path: str
     line: int
@@ -42,7 +42,7 @@ class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str]) -> str:
-    """The violations as text, one a line, in the order given.
+    """Return the violations as text, one in each line, in the given order.
 
     `place_of` gives the text before the pointer (`teams/a.yaml:10:14`), or '' without a file.
     """
@@ -50,9 +50,8 @@ def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str])
 
 
 def in_document_order(violations: Iterable[Violation], value: Value) -> tuple[Violation, ...]:
-    """The violations as a reader of the document meets them, then by message; each once.
-
-    What is missing comes after all that is there.
+    """Return the violations in the order of the document, then by message, each once. Missing parts come after existing
+    ones.
     """
     positions: dict[int, dict[str, int]] = {}
 
@@ -68,15 +67,14 @@ def _line(violation: Violation, place: str) -> str:
 
 
 def _shown(pointer: Pointer) -> str:
-    """The pointer, the end of a long one cut."""
+    """Return the pointer as text; a long one is cut at its end."""
     text = pointer_text(pointer)
     return text if len(text) <= LONGEST_POINTER else text[:LONGEST_POINTER] + "…"
 
 
 def _order(pointer: Pointer, value: Value, positions: dict[int, dict[str, int]]) -> tuple[float, ...]:
-    """For each step, which child of its parent it is; infinite for one that is missing.
-
-    `positions` remembers the order of each mapping's keys, by the mapping's id: looking for each key anew is quadratic.
+    """Return the index of each step of a pointer among its siblings, infinite for a missing one. `positions` caches the
+    order of each mapping's keys by the mapping's id, because searching for each key again takes quadratic time.
     """
     order: list[float] = []
     for step in pointer:

@@ -1,11 +1,9 @@
 """Rules for the values of a webhook, which become an HTTP request: hosts and addresses, paths and headers.
 
-A host is a DNS name, or an IP address in a form that hides nothing. An address may stand for others (IPv4 inside of
-IPv6); to some of them nothing may ever connect.
-
-The rules are stricter than the types of its parameters: a header must not add a line to a request or reframe it. No
-sentence repeats a value: headers carry credentials. A reference, `${env:NAME}`, stands for an unknown value; only the
-text around it is judged.
+A host is a DNS name, or an IP address in an unambiguous form. An address may contain others (IPv4 inside IPv6); some of
+them are always refused. The rules are stricter than the types of the parameters: a header must not add a line to a
+request or change its framing. No sentence repeats a value, because headers contain credentials. A reference,
+`${env:NAME}`, is an unknown value, so only the text around it is judged.
 """
 
 import re
@@ -42,7 +40,7 @@ def _never(network: str, rule: str, about: str) -> ForbiddenNetwork:
     return ForbiddenNetwork(ip_network(network), rule, about)
 
 
-# The first that holds an address names the rule. Where the clouds' own addresses are documented: docs/egress.md.
+# The first network that contains an address gives the rule. docs/egress.md has the sources for the addresses of clouds.
 FORBIDDEN_NETWORKS = (
     _never("169.254.169.254/32", METADATA, "AWS, Google, Azure, Oracle, OpenStack and most others"),
     _never("169.254.170.2/32", METADATA, "AWS, credentials of containers (ECS)"),
@@ -73,13 +71,12 @@ _COMPATIBLE = IPv6Network("::/96")  # RFC 4291, 2.5.5.1
 _TRANSLATED = IPv6Network("::ffff:0:0:0/96")  # RFC 2765, 2.1
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052, 2.1
 _LAST_BITS = (_COMPATIBLE, _TRANSLATED, _NAT64)  # the IPv4 address is the last 32 bits
-_WHOLE_IPV6 = (IPv6Address("::"), IPv6Address("::1"))  # in the block of compatible ones, and none of them
+_WHOLE_IPV6 = (IPv6Address("::"), IPv6Address("::1"))  # in the block of compatible addresses, but not compatible
 
 
 def address_readings(address: Address) -> tuple[Address, ...]:
-    """Every address that this one may mean to a kernel, a translator or a tunnel: itself and what is written inside.
-
-    An IPv4-mapped address means the IPv4 address alone, since that is what a kernel connects to. A zone is left out.
+    """Return every address that a kernel, a translator or a tunnel may use for this one: itself and embedded ones. An
+    IPv4-mapped address only means the IPv4 address, because a kernel connects to that. A zone is left out.
     """
     if isinstance(address, IPv4Address):
         return (address,)
@@ -90,7 +87,9 @@ def address_readings(address: Address) -> tuple[Address, ...]:
 
 
 def refusal_reason(address: Address) -> str | None:
-    """Why nothing may ever connect to this address, as the rest of a sentence: `is link-local`. None: it may."""
+    """Return why connections to this address are always refused, as the end of a sentence: `is link-local`. None: they
+    are not.
+    """
     for reading in address_readings(address):
         for never in FORBIDDEN_NETWORKS:
             if reading in never.network:
@@ -124,12 +123,12 @@ ZONE = "must not have a zone (`%`), which means something on one machine alone"
 
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?")
 _HOST_NAME = re.compile(rf"(?:{_LABEL.pattern}\.)*(?=[A-Za-z]){_LABEL.pattern}")
-# RFC 3986 and WHATWG agree that no name ends so, and inet_aton() reads decimal, octal and hexadecimal parts.
+# A name must not end like a number (RFC 3986, WHATWG), because inet_aton() reads decimal, octal and hexadecimal parts.
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 
 
 def wrong_form(text: str) -> str | None:
-    """Say why a host is wrong, as the rest of a sentence that does not repeat it; None if it is right."""
+    """Return why a host is wrong, as the end of a sentence that does not repeat it; None if it is right."""
     if not text.isascii():
         return NOT_ASCII
     if ":" in text:
@@ -146,25 +145,27 @@ def wrong_form(text: str) -> str | None:
 
 
 def is_name(text: str) -> bool:
-    """Return True if a host is a name whose last label begins with a letter, as most are: it is right, and no program
-    reads it as an address.
+    """Return True if a host is a name whose last label begins with a letter, as most are. Such a name is right, and no
+    program reads it as an address.
     """
     return len(text) <= LONGEST_HOST and _HOST_NAME.fullmatch(text) is not None
 
 
 def literal(text: str) -> Address | None:
-    """The IP address that a host is; IPv6 with or without the brackets of a URL. None for a name, or a wrong host."""
+    """Return the host as an IP address, with or without the brackets of IPv6 in a URL. None for a name, or a wrong
+    host.
+    """
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     try:
         if ":" in bare:
             return None if "%" in bare or not bare.isascii() else IPv6Address(bare)
-        return IPv4Address(text) if text[-1:].isdigit() else None  # most are names: no exception for each
+        return IPv4Address(text) if text[-1:].isdigit() else None  # most hosts are names: avoid an exception for each
     except AddressValueError:
         return None
 
 
 def bracketed(text: str) -> str:
-    """The host as a URL and the header `Host` have it."""
+    """Return the host in the form for a URL and the header `Host`."""
     return f"[{text}]" if ":" in text and not text.startswith("[") else text
 
 
@@ -188,8 +189,8 @@ HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
-"""Headers between two machines and not for the one at the end: RFC 9110, 7.6.1, those that RFC 2616, 13.5.1 named, and
-`Expect`, whose answer comes before the request is complete.
+"""Headers that concern only one connection: RFC 9110, 7.6.1, those in RFC 2616, 13.5.1, and `Expect`, whose answer
+comes before the request is complete.
 """
 CONTENT_LENGTH = "content-length"
 TWICE = "stands in these headers already, perhaps in other letters; keep one of them"
@@ -220,7 +221,7 @@ def wrong_header_value(value: str) -> str | None:
 
 
 def header_size(name: str, value: str) -> int:
-    """Bytes of a header as it counts against the limits."""
+    """Return the size of a header in bytes, as it counts against the limits."""
     return len(name.encode()) + len(value.encode())
 
 
@@ -251,14 +252,16 @@ _OUTSIDE_PATHS = re.compile(r"[\s\\#\x00-\x20\x7f-\xa0]")
 
 
 def intervals(initial: int, longest: int, elapsed: int) -> tuple[int, int]:
-    """The initial and the longest interval that count: none is over what bounds it. `elapsed` 0 bounds nothing."""
+    """Return the effective initial and longest interval: each is limited by the next larger setting. `elapsed` 0 is no
+    limit.
+    """
     longest = min(longest, elapsed) if elapsed else longest
     return min(initial, longest), longest
 
 
 def noted(given: list[Value], settled: Callable[[], Mapping[str, Value]], *, at: Pointer) -> Iterator[Violation]:
-    """Yield the intervals of a valid webhook that are over what bounds them, which is used instead. `settled` gives its
-    values with the defaults. One that is marked sensitive is compared with nothing.
+    """Yield a note for each interval of a valid webhook that exceeds its limit, which is used instead. `settled` has
+    its values with the defaults. A value that is marked sensitive is not compared.
     """
     places: dict[Value, int] = {}
     for index, each in enumerate(given):
@@ -300,7 +303,7 @@ _TEXTS = {
     "hostname": wrong_host,
     "path": wrong_path,
     "content_type": wrong_media_type,
-    # In UTC: which zones a machine knows must not decide what is valid. The type has a list of them.
+    # In UTC, because the zones of a machine must not decide what is valid. The type lists the allowed zones.
     "delivery_schedule": cron.wrong,
 }
 
@@ -347,7 +350,7 @@ def _is_unknown(value: str) -> bool:
 
 
 def _around(value: str) -> str:
-    """The text with each reference as a letter, which breaks no rule."""
+    """Return the text with a letter in place of each reference, because a letter breaks no rule."""
     if "${" not in value:
         return value
     pieces = secret_references.text_pieces(value)

@@ -2,7 +2,8 @@
 
 Only the *events* of the C parser are used. PyYAML's own constructor recurses in C and crashes the process on deep
 nesting, knows no limits, and reads YAML 1.1; the builder here keeps its own stack, counts as it reads, and follows YAML
-1.2 core. Texts that libyaml would read in another way are refused before. Written text means the same to every reader.
+1.2 core. Texts that libyaml would read differently are refused before. Written text has the same meaning for every
+reader.
 """
 
 import re
@@ -40,7 +41,7 @@ from reconciler.model.text import visible_lines
 from reconciler.model.values import Document, Value
 
 WIDTH: Final = 2**30  # columns: lines are never folded, so that a changed word is a changed line
-# Numbers of YAML 1.2 that PyYAML, a 1.1 library, takes for text and would leave unquoted.
+# Numbers of YAML 1.2 that PyYAML, a library for YAML 1.1, would write as unquoted text.
 _NUMBER: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+|[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _FIRST: Final = list("-+.0123456789")
 
@@ -49,12 +50,12 @@ class _Dumper(yaml.CSafeDumper):
     """PyYAML's safe writer on its C emitter, with our quoting."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
-        """Values are trees; equal parts are written out."""
+        """Write no aliases: values are trees, and equal parts are written in full."""
         return True
 
 
 def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
-    # Double quotes are the one style that can escape, and a literal block the one that keeps lines readable.
+    # Only double quotes can escape, and only a literal block keeps lines readable.
     style = None
     if visible_lines(value) != value:
         style = '"'
@@ -68,39 +69,40 @@ _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{_NUMB
 
 
 def to_yaml(values: Iterable[Value]) -> str:
-    """The values as a stream of documents, `---` between them."""
+    """Return the values as a stream of documents, `---` between them."""
     return "---\n".join(_document(value) for value in values)
 
 
 def _document(value: Value) -> str:
     text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=WIDTH)
-    # The emitter ends a document of which it does not see the end (a bare scalar, kept empty lines) with a line `...`,
-    # which a stream does not need. Text is indented or quoted, so such a line at the margin is never part of a value.
+    # After a document without a clear end (a bare scalar, kept empty lines) the emitter writes a line `...`, which a
+    # stream does not need. Text is indented or quoted, so such a line at the margin is never part of a value.
     if text.endswith("\n...\n"):
         text = text.removesuffix("...\n")
     return visible_lines(text, _escaped)
 
 
 def _escaped(character: str) -> str:
-    """The escape in double quotes; such characters are allowed nowhere else."""
+    """Return the escape of a character. Escapes are allowed only in double quotes."""
     code = ord(character)
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
-# Line breaks to YAML 1.1 and libyaml, which folds or replaces some of them; text to YAML 1.2, editors and JSON.
+# These are line breaks for YAML 1.1 and libyaml, which folds or replaces some of them, but text for YAML 1.2, editors
+# and JSON.
 _FOREIGN_BREAK: Final = re.compile("[\u0085\u2028\u2029]")
 _TAG_DIRECTIVE: Final = re.compile(r"^%TAG", re.MULTILINE)
 _TAG_DIRECTIVES: Final = 100  # libyaml compares each with all before it: 5 MiB of them would take minutes
 
 
 def refuse_yaml_1_1(text: str) -> None:
-    """Refuse foreign line breaks and too many directives; costs next to nothing for a text that has neither."""
+    """Refuse line breaks of YAML 1.1 and too many directives. This is cheap for a text without them."""
     if not text.isascii() and (found := _FOREIGN_BREAK.search(text)) is not None:
         code = f"{ord(found[0]):04X}"
         message = f"holds U+{code}, a line break to some readers only; remove it or write \\u{code} in double quotes"
         raise refusal_at(message, text=text, offset=found.start())
     if text.count("%TAG") > _TAG_DIRECTIVES:
-        # Same length, so the offsets hold; `^` knows no other line break than LF.
+        # The length stays the same, so offsets stay valid. `^` only matches after LF.
         offsets = [found.start() for found in _TAG_DIRECTIVE.finditer(text.replace("\r", "\n"))]
         if len(offsets) > _TAG_DIRECTIVES:
             message = f"holds more than {_TAG_DIRECTIVES} %TAG directives; remove them"
@@ -128,7 +130,7 @@ class _Mark(Protocol):
 
 
 class _Event(Protocol):
-    """The fields of an event that the loops read once they know its class: one flat view instead of a cast in each
+    """The fields of events that the loops read when they know the class: one flat view instead of a cast in each
     branch.
     """
 
@@ -140,7 +142,7 @@ class _Event(Protocol):
 
 
 def documents(text: str, *, limits: TextLimits) -> list[Document]:
-    """Every document of the stream that is not empty."""
+    """Return every document of the stream that is not empty."""
     refuse_yaml_1_1(text)
     parser = CParser(text)
     try:
@@ -150,12 +152,10 @@ def documents(text: str, *, limits: TextLimits) -> list[Document]:
 
 
 def _build(parser: CParser, limits: TextLimits) -> list[Document]:  # noqa: PLR0912, PLR0915
-    """Values from events.
-
-    One long function on purpose: its loop runs once per node of every file, where a call per event, or an attribute
-    instead of a local, shows in the time that a full read takes. The open list or mapping is `items` or `fields` (the
-    other is idle: `fields` is None inside a list), `key` waits for its value, and `stack` holds the same for
-    everything around it.
+    """Build values from events. This is one long function, because its loop runs once for each node of every file: a
+    call for each event, or an attribute instead of a local variable, makes a full read measurably slower. The open list
+    or mapping is `items` or `fields` (`fields` is None inside a list), `key` waits for its value, and `stack` has the
+    same for all enclosing ones.
     """
     next_event = cast("Callable[[], _Event]", parser.get_event)
     first, plain = model_values.FIRST, model_values.plain_scalar
@@ -208,14 +208,14 @@ def _build(parser: CParser, limits: TextLimits) -> list[Document]:  # noqa: PLR0
         elif kind is MappingEndEvent or kind is SequenceEndEvent:
             value = items if fields is None else fields
             items, fields, key, anchor, nodes_before, size_before = stack.pop()
-            # Unless the same anchor was given again inside: the later one counts.
+            # Unless the same anchor occurs again inside: then the later one counts.
             if anchor is not None and anchors[anchor] is None:
                 anchors[anchor] = (value, nodes - nodes_before, size - size_before)
         elif kind is AliasEvent:
             value, more_nodes, more_size = _anchored(event, anchors)
             nodes += more_nodes
             size += more_size
-            # Before the copy is made: an alias never costs more than the limits allow.
+            # Checked before the copy, so that an alias never costs more than the limits allow.
             if nodes > max_nodes or size > max_text:
                 raise _too_large(event, nodes=nodes, limits=limits)
             if value.__class__ is dict or value.__class__ is list:
@@ -250,10 +250,10 @@ def _build(parser: CParser, limits: TextLimits) -> list[Document]:  # noqa: PLR0
 
 
 def locate(text: str, *, limits: TextLimits) -> Locations:
-    """The positions of what `documents` has accepted.
+    """Return the positions in a text that `documents` has accepted.
 
-    Of its checks remain the depth, since libyaml takes quadratic time to go deep, and the number of nodes, each alias
-    counted as one, since they share positions: others than `documents` ask whether a text is YAML.
+    Two checks are repeated here, because other callers only test if a text is YAML: the depth, for which libyaml takes
+    quadratic time, and the number of nodes. An alias counts as one node, because aliases share positions.
     """
     refuse_yaml_1_1(text)
     parser = CParser(text)
@@ -344,7 +344,7 @@ def _copied(event: _Event, value: Value, *, levels: int, limits: TextLimits) -> 
 
 
 def _checked_key(event: _Event, key: Value, fields: dict[str, Value]) -> str:
-    """The key, if it may be one after all (a quoted `<<`), else the reason why not."""
+    """Return the key if it is allowed nevertheless (a quoted `<<`). Otherwise raise the reason."""
     if not isinstance(key, str):
         raise _refused(event, "a key must be text, and this one is not; quote it")
     if key in fields:
@@ -355,7 +355,7 @@ def _checked_key(event: _Event, key: Value, fields: dict[str, Value]) -> str:
 
 
 def _translated(error: YAMLError, text: str) -> DocumentError:
-    """libyaml's complaint as one sentence without its excerpt of the text, which may hold a secret."""
+    """Return libyaml's complaint as one sentence, without its excerpt of the text, which may contain a secret."""
     if isinstance(error, ReaderError):
         before = text.encode()[: error.position].decode(errors="ignore")
         message = f"holds the control character U+{error.character:04X}; remove it, or escape it in double quotes"

@@ -53,7 +53,7 @@ _encoder = msgspec.json.Encoder()
 CONTENT_TYPE = "application/json"
 STANDARD_PREFIX = b"whsec_"
 
-_UNSEEN = "\u200b"  # a space of no width: what is cut in two by it is text
+_UNSEEN = "\u200b"  # a zero-width space, which breaks links and mentions
 _CUT = re.compile(
     r"""
     @(?=\w)  # somebody's name, or everybody
@@ -77,7 +77,7 @@ def alert_id(alert: DueAlert, to: AlertTarget) -> str:
 def alert_body(one: Notification, alert: DueAlert, place: NotificationPlace, *, identifier: str) -> bytes:
     """Return the alert about a notification as JSON. `text` is for chats, the other members for programs."""
     if not alert.is_end:
-        one = replace(one, resolved=None)  # its end has an alert of its own
+        one = replace(one, resolved=None)  # the end has its own alert
     whole = {
         "text": alert_text(one, place),
         "id": identifier,
@@ -97,7 +97,7 @@ def trial_alert(*, target: str, identifier: str, at: datetime, place: Notificati
 def alert_text(one: Notification, place: NotificationPlace) -> str:
     """Return the text for a chat, without mentions, and without URLs except that of our own page."""
     said = rendering.text_of(one)
-    where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
+    where = one.cause.project or f"organization {place.organization}"  # an organization may have the name of a project
     head = f"[{one.severity}] {said.title} ({where})" if one.resolved is None else f"{said.title} ({where})"
     return f"{_quoted(head)}\n{_quoted(said.message)}\n{rendering.type_link(one.cause.type, place)}"
 
@@ -142,7 +142,7 @@ def _quoted(said: str) -> str:
 LIMITS = AnswerLimits(connect=5.0, total=10.0, answer_bytes=1024)
 WHOLE = 15.0  # seconds of an attempt, with its files
 MOST_BYTES = 64 * 1024  # of a file with a URL
-LATER = frozenset({408, 425, 429})  # the statuses of 4xx that the same alert may not get again
+LATER = frozenset({408, 425, 429})  # the statuses of 4xx after which the same alert may succeed
 
 
 class UnpreparedAlert(errors.Transient):
@@ -184,7 +184,7 @@ class AlertSender:
         if self._authorities is not None and self._trust is None:
             try:
                 self._trust = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._authorities))
-            except (OSError, ValueError):  # of which what SSL raises is one
+            except (OSError, ValueError):  # SSLError is an OSError
                 told = f"`outbound.caFile` cannot be read: put a PEM file at {self._authorities}"
                 raise UnpreparedAlert(told) from None
         return self._trust

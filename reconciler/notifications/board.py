@@ -1,4 +1,15 @@
-"""The board: all notifications in memory and in `ops.db`, and the marks of people on them."""
+"""The board: all notifications in memory and in `ops.db`, and the marks of people on them.
+
+Every replica shows all of them. One replica opens, resolves and sends each, its owner:
+
+| cause | owner |
+|---|---|
+| of a repository: it cannot be read, its runs, its flows | the replica that holds its lease |
+| of delivery, a machine, a connection to the store (`models.OF_INSTANCES`) | the replica that found it |
+| of everything else: Configurations, keys, replicas | the replica that does the work that is done once |
+
+If a replica is gone, the one that does the work resolves what only it could check, and sends the alerts.
+"""
 
 import asyncio
 import logging
@@ -6,6 +17,7 @@ import os
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from reconciler.model import ids
@@ -15,22 +27,68 @@ from reconciler.model.text import counted
 from reconciler.notifications import ledger, models, rendering
 from reconciler.notifications.ledger import MOST, DueAlert
 from reconciler.notifications.models import (
+    OF_INSTANCES,
     Cause,
+    Domain,
     Look,
     Notification,
     NotificationState,
     UserStatus,
 )
-from reconciler.notifications.owners import Owners
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.replicas.keeper import WORK
+from reconciler.replicas.work import Alone, Holder
 from reconciler.settings.models import AlertTarget
 from reconciler.store.contract import Operations, StaleChange, StoreFault
 from reconciler.store.records import Noted, NotificationStatusRow
 
 log = logging.getLogger(__name__)
 
-PAGE = 50  # notifications of a list at a stretch, seen or not: some milliseconds where each is rendered
+OF_REPOSITORIES = frozenset({Domain.REPOSITORIES, Domain.FLOWS})
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The share of this replica. Its `instance` is empty if there can be no other.
+
+    `knows` says if a repository is in the settings, `follows` if this replica follows it now, and `is_gone` if no
+    replica of this name has lived for a while.
+    """
+
+    instance: str = ""
+    leases: Holder = field(default_factory=Alone)
+    knows: Callable[[str], bool] = lambda _repository: True
+    follows: Callable[[str], bool] = lambda _repository: True
+    is_gone: Callable[[str], bool] = lambda instance: instance != ""
+
+    def instance_of(self, domain: Domain) -> str:
+        """Return the instance of what this replica finds in a domain."""
+        return self.instance if domain in OF_INSTANCES else ""
+
+    def owns(self, domain: Domain, cause: Cause) -> bool:
+        """Return True if this replica opens and resolves what it finds of this cause."""
+        if domain in OF_INSTANCES:
+            return True
+        if domain in OF_REPOSITORIES and self.knows(repository := repository_of(cause)):
+            # A replica begins to follow a moment after it takes the lease, and ends a moment after it loses it.
+            return self.leases.holds(repository) and self.follows(repository)
+        return self.leases.holds(WORK)
+
+    def sends(self, one: Notification) -> bool:
+        """Return True if this replica sends the alerts about a notification."""
+        if one.domain not in OF_INSTANCES:
+            return self.owns(one.domain, one.cause)
+        return one.instance == self.instance or (self.is_gone(one.instance) and self.leases.holds(WORK))
+
+
+def repository_of(cause: Cause) -> str:
+    """Return the name of the repository that a cause is about."""
+    if cause.type is NotificationType.FLOW_STOPPED:
+        return cause.subject.rpartition(" at ")[0]
+    return cause.subject
+
+
+PAGE = 50  # notifications examined without a pause: some milliseconds if all are rendered
 RETENTION = timedelta(days=30)
 ALONE = Owners()
 TRIES = 20  # of a change, when other replicas change notifications at the same moment
@@ -64,7 +122,7 @@ class Board:
     ) -> None:
         """`targets` get alerts. `most` are kept, open and resolved."""
         self.targets = targets
-        self.unwritten = ""  # why something that is shown could not be written; empty when all is
+        self.unwritten = ""  # why some changes could not be written; empty if all are
         self._operations = operations
         self._clock = clock
         self._place = place
@@ -76,8 +134,8 @@ class Board:
         self._stored: Mapping[str, Notification] = {}  # in the file
         self._number = 0  # of the last change that is in `_stored`
         self._missed = asyncio.Event()  # set while changes of other replicas are to be read
-        self._to_unread: set[str] = set()  # what could not be written of marks
-        self._changing = asyncio.Lock()  # whoever changes a notification holds it until that is shown
+        self._to_unread: set[str] = set()  # ids whose marks could not be removed yet
+        self._changing = asyncio.Lock()  # held from the decision about a change until it is shown
         self._changed = asyncio.Event()
         self._made = 0  # the time in the last id, in milliseconds
 
@@ -96,7 +154,7 @@ class Board:
         for target in self.targets:
             await self.tell_late(target)
 
-    # What other replicas change.
+    # Changes of other replicas.
 
     def follow(self, number: int, noted: Noted) -> None:
         """Show a change of another replica, which has this number. If one before it is missing, all are read."""
@@ -109,7 +167,7 @@ class Board:
         self._number = number
         self._stored = {key: one for key, one in {**self._stored, **put}.items() if key not in gone}
         self._mark(noted)
-        # What is not written yet of one of them is decided again.
+        # A change of such a notification that is not written yet is decided again.
         kept = {key: one for key, one in {**self._kept, **put}.items() if key not in gone}
         if put.keys() - self._kept.keys():
             kept = dict(sorted(kept.items()))
@@ -122,7 +180,7 @@ class Board:
             await self._read()
 
     async def keep(self) -> None:
-        """Read what was missed of other replicas, until cancelled."""
+        """Read missed changes of other replicas, until cancelled."""
         while True:
             await self._missed.wait()
             self._missed.clear()
@@ -134,7 +192,7 @@ class Board:
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def _read(self) -> None:
-        """Read everything, beside what could not be written yet. Raises StoreFault."""
+        """Read all notifications, and keep those that could not be written yet. Raises StoreFault."""
         number, rows, statuses = await self._operations.notifications()
         stored = {one.id: one for one in models.read_notifications(rows)}
         unwritten = [one for one in self._kept.values() if self._stored.get(one.id) is not one]
@@ -147,11 +205,11 @@ class Board:
         self._show(kept)
 
     def _note_newest(self, kept: Mapping[str, Notification]) -> None:
-        """Make greater ids than these from now on, even if a clock is behind."""
+        """Make new ids greater than these, even if a clock is behind."""
         if kept:
             self._made = max(self._made, ids.milliseconds(max(kept)))
 
-    # What looks find.
+    # Findings of observers.
 
     async def take(self, look: Look) -> None:
         """Apply the findings of an observer."""
@@ -226,7 +284,7 @@ class Board:
         for row in noted.statuses:
             statuses_of = self._statuses.setdefault(row.notification, {})
             statuses_of[row.user] = UserStatus(row.status)
-            if statuses_of[row.user] is UserStatus.UNREAD:  # as in the file, where that is no row
+            if statuses_of[row.user] is UserStatus.UNREAD:  # as in the file, which has no row for it
                 del statuses_of[row.user]
 
     def _show(self, kept: Mapping[str, Notification]) -> None:
@@ -258,10 +316,10 @@ class Board:
             raise
         except StoreFault as fault:
             self._to_unread = to_unread
-            if self.unwritten != fault.message:  # once, and not at each time that meets it again
+            if self.unwritten != fault.message:  # log the same fault only once
                 log.warning("Notifications are shown and alerts sent, but after a restart not known: %s", fault.message)
             self.unwritten = fault.message
-            if statuses:  # a notification that came back would be unread again
+            if statuses:  # a reopened notification would be unread again
                 raise
             return
         self._stored, self._number, self._to_unread = kept, number, set()
@@ -270,7 +328,7 @@ class Board:
             log.info("Notifications can be written again, and those that waited for that are.")
 
     def _new_id(self) -> str:
-        # Two within a millisecond have an order too: they are listed by their ids.
+        # Two ids within a millisecond need an order too, because lists are sorted by id.
         self._made = max(int(self._clock().timestamp() * 1000), self._made + 1)
         return ids.ulid(milliseconds=self._made, randomness=os.urandom(ids.RANDOM_BYTES))
 
@@ -310,11 +368,11 @@ class Board:
             told = counted(len(late), "open notification")
             log.info("The alert target %s is told of %s that it did not hear of.", target.name, told)
 
-    # What is shown.
+    # Reads.
 
     @property
     def kept(self) -> Mapping[str, Notification]:
-        """All of them by id. A change replaces the mapping, and the notification in it."""
+        """All notifications by id. A change replaces the mapping and the notification in it."""
         return self._kept
 
     @property
@@ -344,7 +402,7 @@ class Board:
                 yield [self._shown(one, user) for one in found]
             if limit == 0:
                 return
-            await asyncio.sleep(0)  # whoever sees few walks far
+            await asyncio.sleep(0)  # a caller who sees few of them needs many steps
 
     async def set_status(self, identifier: str, status: UserStatus, *, sees: Sees, user: str) -> bytes | None:
         """Store a person's mark of a notification. Return the notification as JSON, None if they may not see it.

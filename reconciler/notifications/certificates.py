@@ -97,7 +97,7 @@ class CertificateObserver:
             try:
                 files = tls.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
                 certificate, authority = files.certificate, files.authority
-            except tls.UnusableFile:  # nothing can be sent, which is told elsewhere, and nothing is known of the end
+            except tls.UnusableFile:  # nothing can be sent, which is reported elsewhere; the end is unknown
                 certificate = authority = "unusable"
             if certificate:
                 cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} cert_file", project)
@@ -120,7 +120,7 @@ def _of_file(path: Path) -> Cause:
 
 
 def _finding(file: ExpiringFile, now: datetime) -> Finding | None:
-    if file.until is None:  # what was told of it before stays
+    if file.until is None:  # keep the earlier finding
         return Finding(file.cause, fading=True)
     if file.until - now > SOON:
         return None

@@ -25,11 +25,11 @@ from reconciler.notifications.models import (
 )
 from reconciler.settings.models import AlertTarget
 
-HOLD = timedelta(minutes=15)  # after it was resolved: what comes back meanwhile is the same one
-UPDATE = timedelta(minutes=1)  # between two changes of its sentences, unless it grows worse or milder
-MOST = 10_000  # that are kept, open and resolved
+HOLD = timedelta(minutes=15)  # after it was resolved: a cause that returns meanwhile reopens it
+UPDATE = timedelta(minutes=1)  # between two changes of its sentences, unless its severity changes
+MOST = 10_000  # notifications kept, open and resolved
 LONGEST = 5_000  # characters of its title, and of its details
-MOST_LATE = 100  # open notifications that a target is told of late: a chat is no place for more
+MOST_LATE = 100  # open notifications that are sent late to a target: more would fill a chat
 
 NewId = Callable[[], str]
 
@@ -202,7 +202,7 @@ def settled(one: Notification, target: str, alert: DueAlert, *, is_told: bool) -
     waiting = {name: since for name, since in one.waiting.items() if name != target}
     if not alert.is_end:
         return replace(one, waiting=waiting, told_to=one.told_to | {target} if is_told else one.told_to)
-    if one.resolved is None:  # it came back while its end was told
+    if one.resolved is None:  # it returned while the alert about its end was sent
         waiting |= {target: one.began} if is_told else {}
     return replace(one, waiting=waiting, told_to=one.told_to - {target})
 

@@ -14,15 +14,15 @@ from reconciler.store.records import NotificationRow
 
 log = logging.getLogger(__name__)
 
-# A notification: one cause that a person should know of, from when it began until it is forgotten.
+# A notification: one cause that a person should know, from its beginning until it is forgotten.
 
 
 class NotificationScope(StrEnum):
     """The audience (interface, `spec.scope`)."""
 
     ORGANIZATION = "organization"  # organization admins see it
-    PROJECT = "project"  # whoever may read the project does
-    USER = "user"  # one person does
+    PROJECT = "project"  # everybody who may read the project sees it
+    USER = "user"  # one person sees it
 
 
 class UserStatus(StrEnum):

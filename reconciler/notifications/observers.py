@@ -37,30 +37,30 @@ log = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
-    """Knows where to look at one thing."""
+    """Checks one domain for causes."""
 
     async def look(self) -> Look:
-        """Return the findings of now. Raises StoreFault."""
+        """Return the present findings. Raises StoreFault."""
 
 
 class ObserverLoop:
     """All observers."""
 
     def __init__(self, board: Board, observers: Sequence[Observer], *, every: float) -> None:
-        """`every` so many seconds all of them look, which costs less than a millisecond where nothing is wrong."""
+        """All observers run `every` so many seconds. A check without findings takes less than a millisecond."""
         self._board = board
         self._observers = observers
         self._every = every
-        self._failed: dict[int, str] = {}  # what the last look of an observer failed with
+        self._failed: dict[int, str] = {}  # the error of each observer's last check
 
     async def keep(self) -> None:
-        """Look for ever."""
+        """Check regularly, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(self._every)
 
     async def look(self) -> None:
-        """Look once. Raises nothing."""
+        """Run all observers once. Raises nothing."""
         for number, observer in enumerate(self._observers):
             await self._guarded(number, self._taken(observer))
         await self._guarded(-1, self._board.tidy())
@@ -69,7 +69,7 @@ class ObserverLoop:
         await self._board.take(await observer.look())
 
     async def _guarded(self, number: int, work: Awaitable[None]) -> None:
-        """Log a fault once, and not at each look that meets it again."""
+        """Log a fault of an observer once, not again at each check."""
         try:
             await work
         except Exception as fault:
@@ -105,8 +105,8 @@ TITLES: Mapping[NotificationType, str] = {
     NotificationType.RECONCILE_FAILED: "The repository {} could not be reconciled",
 }
 REFUSED = ("invalid", "error", "in-use", "forbidden")  # statuses of resources that are not stored as Git says
-RUNS = 20  # that are looked at for the last one that tells how resources fared
-STATUSES = 10_000  # of a run that are looked at for names
+RUNS = 20  # read to find the last one with a plan
+STATUSES = 10_000  # of a run that are read for names
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class _Run(msgspec.Struct, frozen=True):
 
     @property
     def tells(self) -> bool:
-        """True when the run came to a plan: each such run reports every error of its head."""
+        """True if the run has a plan: then it reports every error of its head."""
         return self.outcome in (RunOutcome.SUCCEEDED, RunOutcome.PARTIAL) or bool(self.counts)
 
 
@@ -134,19 +134,19 @@ _status = msgspec.json.Decoder(_Status)
 
 
 class RepositoryObserver:
-    """Remembers of each repository which run it has read, so that a look at one that did nothing reads nothing."""
+    """Checks repositories. It remembers the last run that it read of each, so that an idle repository costs no read."""
 
     def __init__(self, reconcilers: Callable[[], list[Reconciler]], store: Store) -> None:
         self._reconcilers = reconcilers
         self._store = store
-        self._read: dict[str, tuple[str, Finding | None]] = {}  # the last run, and what it told of resources
+        self._read: dict[str, tuple[str, Finding | None]] = {}  # the last run, and its finding about resources
 
     async def look(self) -> Look:
         """All repositories. Raises StoreFault."""
         findings: list[Finding] = []
         every = self._reconcilers()
         for one in every:
-            if one.why_suspended is None:  # else nobody looks, and it says so itself
+            if one.why_suspended is None:  # otherwise it is not polled, and its state says so
                 findings += cause_of_state(one)
                 found = await self._resources(one)
                 findings += () if found is None else (found,)
@@ -157,7 +157,7 @@ class RepositoryObserver:
     async def _resources(self, one: Reconciler) -> Finding | None:
         name, last = one.watched.name, one.memory.last_run
         cause = Cause(NotificationType.RESOURCES_INVALID, name, one.watched.project)
-        before, found = self._read.get(name, ("", Finding(cause, fading=True)))  # until a run tells, nothing is known
+        before, found = self._read.get(name, ("", Finding(cause, fading=True)))  # unknown until a run has a plan
         if last is not None and before != last:
             async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
                 runs = [_run.decode(shown) async for page in pages for shown in page]
@@ -167,7 +167,7 @@ class RepositoryObserver:
         return found
 
     async def _told(self, run: _Run, cause: Cause) -> Finding | None:
-        """Return what a run reported of resources."""
+        """Return the finding about the resources in a run."""
         counts = {status: run.counts[status] for status in REFUSED if run.counts.get(status)}
         if not counts:
             return None
@@ -183,7 +183,7 @@ class RepositoryObserver:
         )
 
     async def _first(self, run: str) -> list[_Status]:
-        """The first resources of a run that are not stored as it wants."""
+        """Return the first resources of a run that are not stored as Git says."""
         found: list[_Status] = []
         looked_at = 0
         async with aclosing(self._store.run_pages(run)) as pages:
@@ -198,8 +198,8 @@ class RepositoryObserver:
 
 # Flows that a commit ended.
 
-ENDED = timedelta(days=1)  # after a commit ended a flow, unless it delivers again before
-ENDED_RUNS = 1_000  # that are looked at for such commits
+ENDED = timedelta(days=1)  # for which a flow counts as ended by a commit, unless it delivers again
+ENDED_RUNS = 1_000  # read to find such commits
 BEGINS = frozenset({FlowChange.STARTED, FlowChange.RESUMED})
 
 
@@ -208,7 +208,7 @@ class _RunFlows(msgspec.Struct, frozen=True):
 
 
 class FlowRun(msgspec.Struct, frozen=True):
-    """A run, as far as it is looked at."""
+    """The fields of a run that are read here."""
 
     id: str
     commit: str | None = None
@@ -216,7 +216,7 @@ class FlowRun(msgspec.Struct, frozen=True):
 
 
 class EndedFlow(NamedTuple):
-    """The commit that ended a flow, when that was, and the flow in a sentence."""
+    """The commit that ended a flow, its time, and the flow in a sentence."""
 
     commit: str
     at: datetime
@@ -230,10 +230,11 @@ read_flow_run = msgspec.json.Decoder(FlowRun).decode
 
 
 class FlowObserver:
-    """Remembers of each repository the commits of the last day that ended flows, and the last run that it read.
+    """Checks flows. It remembers for each repository the commits of the last day that ended flows, and the last run
+    that it read.
 
-    `delivers` tells of project, Configuration and destination whether records go there now, as far as the project is
-    `followed`.
+    `delivers` returns True if a Configuration of a project delivers to a destination now; it is known only for
+    `followed` projects.
     """
 
     def __init__(
@@ -281,7 +282,7 @@ class FlowObserver:
             yield Finding(cause, Severity.WARNING, title, details, fading=project not in self._followed())
 
     async def _runs(self, name: str, last: str, since: datetime) -> list[FlowRun]:
-        """Return the runs since then that are newer than the last one that was read, the oldest first."""
+        """Return the runs since an instant that were not read yet, the oldest first."""
         begin = since.timestamp() * 1000
         async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=ENDED_RUNS)) as pages:
             found = [read_flow_run(shown) async for page in pages for shown in page]
@@ -289,8 +290,8 @@ class FlowObserver:
 
 
 def ended_flows(before: EndedFlows, runs: Iterable[FlowRun]) -> EndedFlows:
-    """Add what these runs ended, in order, and take away what they began again. A flow counts for the last commit that
-    ended it.
+    """Add the flows that these runs ended, in order, and remove those that they began again. A flow belongs to the last
+    commit that ended it.
     """
     found = dict(before)
     for run in runs:
@@ -305,7 +306,7 @@ def ended_flows(before: EndedFlows, runs: Iterable[FlowRun]) -> EndedFlows:
 
 
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
-    """Yield what is wrong with a repository itself."""
+    """Yield the findings about a repository itself."""
     row, fault = one.memory.row, one.memory.fault
     state, message = RepositoryState(row.state), row.message or ""
     if isinstance(fault, GitFault):
@@ -316,7 +317,7 @@ def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     if isinstance(fault, ReconcilerError) and is_other:
         yield _of_repository(one, NotificationType.RECONCILE_FAILED, fault.message)
     elif fault is None and one.memory.seen is None:
-        # No look of this process has ended: whether it still fails is not known.
+        # No poll of this process has ended, so it is unknown if it still fails.
         yield _of_repository(one, NotificationType.RECONCILE_FAILED, "", fading=True)
 
 
@@ -327,24 +328,24 @@ def _of_repository(one: Reconciler, type_: NotificationType, message: str, *, fa
 
 
 def _why(one: _Status) -> str:
-    """The first line of the reason of a status, with `path:line` before it where it does not begin so."""
+    """Return the first line of a status' reason, after `path:line`."""
     reason = one.reason.partition("\n")[0]
     if not one.path or reason.startswith(f"{one.path}:"):
         return reason
     return f"{one.path}{'' if one.line is None else f':{one.line}'}: {reason}"
 
 
-# Resources that are incomplete, Configurations that deliver by an earlier version, and what is deprecated and in use:
-# looked for in a project after it changed.
+# Incomplete resources, Configurations that deliver by an earlier version, and deprecated resources in use. A project is
+# checked after it changed.
 #
-# A look at a large project takes a while, on a thread of its own; such a project is not looked at again before twenty
-# times as long has passed, so that this never takes more than a twentieth of a processor.
+# Checking a large project takes a while, on its own thread. It is checked again only after twenty times as long, so
+# this never takes more than a twentieth of a processor.
 
-PAUSE = 20.0  # times what the last look at a project took
+PAUSE = 20.0  # times the duration of a project's last check
 
 
 class ConfigurationObserver:
-    """Hears of changes, and looks later."""
+    """Checks projects after changes."""
 
     def __init__(self, store: Store, *, monotonic: Callable[[], float], work: Work = ALONE) -> None:
         self._store = store
@@ -355,12 +356,12 @@ class ConfigurationObserver:
         self._has_begun = False
 
     def heard(self, told: ResourceChange) -> None:
-        """The store changed. Called in the middle of a change, so it only takes note."""
+        """Record a change of the store. It is called during the change, so it does nothing else."""
         if told.changed and told.project is not None:
             self._changed[told.project] = None
 
     async def look(self) -> Look:
-        """The projects that changed since the last look; at the first, all of them. One replica looks. Raises
+        """Check the projects that changed since the last check, at first all of them. One replica does this. Raises
         StoreFault.
         """
         if not self._work.is_mine:
@@ -375,10 +376,10 @@ class ConfigurationObserver:
             begun = self._monotonic()
             if begun < self._not_before.get(project, begun):
                 continue
-            del self._changed[project]  # before it is read: what changes meanwhile is looked at again
+            del self._changed[project]  # before it is read, so that a change meanwhile is checked again
             try:
                 found[project] = _findings(project, await self._store.attention(project, named=NAMED))
-            except BaseException:  # what was found is lost with it
+            except BaseException:  # the findings are lost with it
                 self._changed |= dict.fromkeys((*found, project))
                 raise
             now = self._monotonic()
@@ -412,13 +413,13 @@ def _of_projects(domain: Domain, found: Mapping[str, Iterable[Finding]]) -> Look
 
 # Delivery: failing endpoints, dead letters, full and damaged queues, records without a route.
 
-NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
-FAILING = timedelta(seconds=30)  # that requests fail and none arrives
-UNROUTED = timedelta(minutes=15)  # after the last record that nobody took
+NEARLY_FULL, ROOMY = 0.8, 0.6  # of a queue's limit: above the first a notification opens, below the second it ends
+FAILING = timedelta(seconds=30)  # for which all requests fail
+UNROUTED = timedelta(minutes=15)  # after the last record without a route
 
 
 class DeliveryObserver:
-    """Remembers since when nobody takes records of a project."""
+    """Checks delivery. It remembers since when a project has had records without a route."""
 
     def __init__(
         self,
@@ -435,7 +436,7 @@ class DeliveryObserver:
         self._began = clock()
 
     async def look(self) -> Look:
-        """Every project that is followed."""
+        """Check every followed project."""
         figures, now = self._figures(), self._clock()
         findings: dict[str, list[Finding]] = {project: [] for project in sorted(self._followed())}
         lanes: dict[tuple[str, str], list[Lane]] = {}
@@ -446,7 +447,7 @@ class DeliveryObserver:
                 findings[project] += _of_destination(project, name, of_one, now=now)
         for project, found in findings.items():
             is_unrouted = self._is_unrouted(project, figures.unrouted.get(project, 0), now)
-            is_young = now - self._began < UNROUTED  # what was counted before the start is not known any more
+            is_young = now - self._began < UNROUTED  # counts from before the start are unknown
             if is_unrouted or is_young:
                 cause = Cause(NotificationType.LOGS_UNROUTED, "", project)
                 title = f"Nobody takes log records that were sent to the project {project}"
@@ -462,7 +463,7 @@ class DeliveryObserver:
 
 
 def _of_destination(project: str, name: str, lanes: list[Lane], *, now: datetime) -> Iterator[Finding]:
-    """Yield what is wrong with a destination, of all its lanes together."""
+    """Yield the findings about a destination, for all its lanes together."""
     depths = [Depth() if lane.queue is None else lane.queue.depth() for lane in lanes]
     failing = Cause(NotificationType.DELIVERY_FAILING, name, project)
     first = lanes[0]
@@ -486,7 +487,7 @@ def _of_destination(project: str, name: str, lanes: list[Lane], *, now: datetime
         yield Finding(Cause(NotificationType.QUEUE_DAMAGED, name, project), severity, title, details)
     full = max(map(fullness, lanes, depths))
     if full >= ROOMY:
-        percent = min(int(full * 10), 10) * 10  # in steps, so that each batch does not change a sentence
+        percent = min(int(full * 10), 10) * 10  # in steps, so that not every batch changes the sentence
         severity = Severity.ERROR if percent >= 100 else Severity.WARNING
         title = f"The queue of the destination {name} is {'full' if percent >= 100 else 'nearly full'}"
         cause = Cause(NotificationType.QUEUE_NEARLY_FULL, name, project)
@@ -494,8 +495,8 @@ def _of_destination(project: str, name: str, lanes: list[Lane], *, now: datetime
 
 
 def _gets_nothing_through(shown: SendReport, now: datetime) -> bool:
-    """Return True when requests have failed for a while and none arrived between them, while the endpoint counts as up:
-    one that refuses all requests is not down.
+    """Return True if all requests have failed for a while although the endpoint counts as up: one that refuses every
+    request is not down.
     """
     if shown.failing_since is None or shown.state not in (ExporterState.SENDING, ExporterState.WAITING):
         return False

@@ -23,7 +23,7 @@ from reconciler.settings.models import AlertTarget
 log = logging.getLogger(__name__)
 
 PATIENCE = timedelta(hours=1)  # from when an alert is due
-REFUSALS = 3  # of one alert; a proxy on the way may have been the one that refused
+REFUSALS = 3  # of one alert; a proxy may have been the one that refused
 FIRST_RETRY = 1.0  # seconds; doubled at each failure
 LONGEST_RETRY = 60.0
 LONGEST_ASKED = 300.0  # of a `Retry-After`
@@ -53,7 +53,7 @@ class _Lane:
         self.body: tuple[DueAlert, bytes] | None = None  # of the last attempt: a further one sends the same
         self.failures = 0  # in a row
         self.refusals = 0  # of the alert of the last attempt
-        self.owes = False  # whether it misses some that may still be open
+        self.owes = False  # True if it lacks alerts about open notifications
 
     def tell(self, came: AlertOutcome) -> None:
         """Record the outcome of an attempt. Log once when the target refuses alerts, and once when it accepts again."""
@@ -138,7 +138,7 @@ class Outbox:
             due = await self._due(lane)
             for alert in due:
                 if not await self._send(lane, alert, sender):
-                    break  # what is due may be another when it is tried again
+                    break  # other alerts may be due at the next attempt
             if not due and lane.owes and lane.sent and not lane.failures:
                 lane.owes = False
                 await self._board.tell_late(lane.to)

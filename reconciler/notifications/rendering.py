@@ -65,7 +65,7 @@ class NotificationText(NamedTuple):
 
 
 def text_of(one: Notification) -> NotificationText:
-    """Return the text of a notification, as long as its cause is there and afterwards."""
+    """Return the text of a notification, for an open or a resolved one."""
     title = one.title or f"{one.cause.type} {one.cause.subject}".strip()
     if one.instance:
         title = f"{title} (replica {one.instance})"
@@ -80,7 +80,7 @@ def text_of(one: Notification) -> NotificationText:
 
 
 def _typed(todo: str, cause: Cause) -> str:
-    """Fill names into commands. One about a repository finds its project by itself."""
+    """Fill names into commands. A command about a repository needs no project."""
     subject, project = visible(cause.subject)[:MOST], visible(cause.project)[:MOST]
     of = "" if project in ("", "default") else f" --project {project}"
     return todo.replace("REPOSITORY", subject).replace("DESTINATION", f"{subject}{of}")
@@ -104,7 +104,7 @@ class NotificationPlace(NamedTuple):
 
 
 def render(one: Notification, place: NotificationPlace, status: UserStatus) -> bytes:
-    """Return a notification as JSON, as somebody sees it who gave it this status."""
+    """Return a notification as JSON for a person with this mark."""
     spec = _spec(one, place, is_hidden=status is UserStatus.DISMISSED)
     said, url = text_of(one), type_link(one.cause.type, place)
     cause = (*one.cause, one.instance) if one.instance else one.cause
@@ -113,7 +113,7 @@ def render(one: Notification, place: NotificationPlace, status: UserStatus) -> b
         "name": f"{one.cause.type}-{one.id}",
         "displayName": said.title,
         "description": said.title,
-        # Facts that programs may need and the interface has no member for. Values follow the rule of labels.
+        # Facts for programs without a member in the interface. Values follow the rules of labels.
         "labels": {
             "service/state": one.state.value,
             "service/since": f"{one.began.astimezone(UTC):%Y%m%dT%H%M%SZ}",  # ISO 8601 as far as a label may hold it
@@ -143,7 +143,7 @@ def render(one: Notification, place: NotificationPlace, status: UserStatus) -> b
 
 
 def type_link(type_: NotificationType, place: NotificationPlace) -> str:
-    """The URL of the page of this service that explains a type."""
+    """Return the URL of the page of this service that explains a type."""
     return f"{place.web_url.rstrip('/')}{PAGE}#{type_.value.lower()}"
 
 

@@ -9,7 +9,7 @@ from reconciler.replicas.work import Work
 
 GONE = timedelta(minutes=2)  # without a beat; a restart takes less
 EVERY_SECONDS = 10.0  # between two questions
-FORGOTTEN = timedelta(days=7)  # a replica that has not come back by then is not missed any more
+FORGOTTEN = timedelta(days=7)  # then a missing replica is forgotten
 
 Ages = Callable[[], Awaitable[Mapping[str, timedelta]]]
 """Returns the time since the last beat of each replica that has not left."""
@@ -54,7 +54,7 @@ class ReplicaObserver:
     async def _ask(self) -> Look:
         await self._forget(FORGOTTEN)
         ages, now = await self._ages(), self._monotonic()
-        # A replica that left in good order has some time to come back, too: a restart resolves nothing.
+        # A replica that left normally also has time to return, so that a restart resolves nothing.
         known = {name: self._alive_at.get(name, now) for name in self._instances()}
         self._alive_at = {**known, **{name: now - age.total_seconds() for name, age in ages.items()}}
         return Look(Domain.REPLICAS, tuple(_finding(name) for name, age in sorted(ages.items()) if age >= self._gone))

@@ -24,27 +24,27 @@ log = logging.getLogger(__name__)
 
 # Disks that are nearly full: those of the store, mirrors, queues and `ops.db`.
 #
-# A disk that hangs keeps the look waiting, as it does the service itself.
+# A disk that hangs delays the check, and the service itself too.
 
 LOW, ENOUGH = 128 << 20, 192 << 20  # spare bytes: a notification opens below, and ends above
 
 
 class DiskObserver:
-    """Looks at the file systems of some folders."""
+    """Checks the disks of some folders."""
 
     def __init__(self, folders: Sequence[Path], *, reserve: int) -> None:
-        """`folders` hold what is kept, the most telling name of a disk first. `reserve` bytes are to stay free."""
+        """`folders` are those with data, the best name for each disk first. `reserve` bytes must stay free."""
         self._folders = folders
         self._reserve = reserve
 
     async def look(self) -> Look:
-        """Each disk once."""
+        """Check each disk once."""
         return Look(Domain.DISK, tuple(await asyncio.to_thread(self._low)))
 
     def _low(self) -> list[Finding]:
         first: dict[int, Path] = {}  # folder by disk
         for folder in self._folders:
-            with contextlib.suppress(OSError):  # not made yet, or whoever needs it says what is wrong
+            with contextlib.suppress(OSError):  # missing, or reported where it is used
                 first.setdefault(folder.stat().st_dev, folder)
         findings: list[Finding] = []
         for folder in first.values():
@@ -54,7 +54,9 @@ class DiskObserver:
 
 
 def low_disks(spare: int, *, folder: str) -> list[Finding]:
-    """`spare` bytes may be written before the reserve is reached; below zero the disk is beyond it."""
+    """Return the findings about disks. `spare` is the number of bytes that may be written before the reserve is
+    reached, negative below it.
+    """
     if spare >= ENOUGH:
         return []
     room = "less" if spare < 0 else "little more"
@@ -65,18 +67,18 @@ def low_disks(spare: int, *, folder: str) -> list[Finding]:
 
 # The store: reads and writes that fail, notifications that could not be written, damaged versions and databases.
 
-QUIET = timedelta(minutes=10)  # after the last change that could not be written, when none was tried since
-EXAMINING_SECONDS = 24 * 3600.0  # between two looks through the whole store
+QUIET = timedelta(minutes=10)  # after the last failed write, if none was tried since
+EXAMINING_SECONDS = 24 * 3600.0  # between two checks of the whole store
 AFTER_FAULT_SECONDS = 600.0
 NAMED = 10  # damaged versions that a notification names
 WRITE = "A change could not be written to the store; the log says why."
 
 
 class StoreObserver:
-    """Remembers what was counted at the last look."""
+    """Checks the store. It remembers the counts of the last check."""
 
     def __init__(self, store: Store, *, unwritten: Callable[[], str], clock: Clock) -> None:
-        """`unwritten` says why notifications could not be written beside it; empty when they could."""
+        """`unwritten` returns why notifications could not be written; empty if they could."""
         self._store = store
         self._unwritten = unwritten
         self._clock = clock
@@ -84,7 +86,7 @@ class StoreObserver:
         self._failed_at: datetime | None = None  # None once something was written since
 
     async def look(self) -> Look:
-        """Read something, and look at what was written."""
+        """Read from the store, and compare the counts of writes."""
         now, commits = self._clock(), self._store.figures().commits
         failed, stored = commits.failed, sum(commits.seconds.counts)
         if failed > self._failed:
@@ -103,7 +105,7 @@ class StoreObserver:
 
 
 class DamageObserver:
-    """Reports damaged versions, whoever found them, and databases that a start set aside."""
+    """Reports damaged versions that any read found, and databases that a start set aside."""
 
     def __init__(self, store: Store, *, set_aside: Callable[[], Sequence[Path]], work: Work = ALONE) -> None:
         """`set_aside` returns the damaged databases that are still there."""
@@ -113,7 +115,7 @@ class DamageObserver:
         self._is_examined = False
 
     async def keep(self) -> None:
-        """Look through the store now, and then again and again: one replica does."""
+        """Examine the store now and then regularly. One replica does this."""
         while True:
             await self._work.turn()
             seconds = EXAMINING_SECONDS
@@ -126,7 +128,7 @@ class DamageObserver:
             await self._work.end_of_turn(seconds=seconds)
 
     async def look(self) -> Look:
-        """Tell what is damaged now. Raises StoreFault."""
+        """Return the findings about damage. Raises StoreFault."""
         aside = await asyncio.to_thread(self._set_aside)
         lost = "The database of sessions and notifications was damaged and is a new one"
         findings = [
@@ -142,12 +144,12 @@ class DamageObserver:
             title = f"Damaged: {counted(len(found), 'stored version')} of resources"
             details = f"{rendering.named(names, total=len(found))}: the store holds something else than was stored."
             findings.append(Finding(cause, Severity.CRITICAL, title, details))
-        elif self._work.is_mine and not self._is_examined:  # what an earlier start found may be there still
+        elif self._work.is_mine and not self._is_examined:  # damage that an earlier process found may still exist
             findings.append(Finding(cause, Severity.CRITICAL, fading=True))
         return Look(Domain.DAMAGE, tuple(findings))
 
 
-# Open files. At the limit nothing else says so: the event loop closes each new connection without a word.
+# Open files. At the limit, the event loop closes each new connection silently, so nothing else reports it.
 
 DESCRIPTORS = Path("/proc/self/fd")
 MANY, FEWER = 0.9, 0.75  # of the limit: a notification opens, and ends below
@@ -178,7 +180,7 @@ class OpenFilesObserver:
         return Look(Domain.OPEN_FILES, (finding,))
 
     def _count(self) -> int | None:
-        """Return how many are open; None when not even the folder of them can be opened."""
+        """Return the number of open files; None if their folder cannot be opened."""
         try:
             return sum(1 for _ in self._folder.iterdir()) - 1  # without the folder itself
         except OSError as problem:
@@ -191,18 +193,18 @@ class OpenFilesObserver:
 # should decide about it.
 
 
-LISTED = 50  # keys in a sentence, since each of them is to be decided on
+LISTED = 50  # keys in a sentence: many, because a person must decide about each
 
 
 class KeyObserver:
-    """Looks through the directory."""
+    """Checks the makers of keys."""
 
     def __init__(self, directory: Callable[[], Directory], *, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
 
     async def look(self) -> Look:
-        """One finding for each maker in each project; the organization is the project that is empty."""
+        """Return one finding for each maker in each project; '' is the organization."""
         findings = []
         for (project, maker), keys in changes.keys_to_review(self._directory(), now=rfc3339(self._clock())).items():
             of = f"the project {project}" if project else "the organization"

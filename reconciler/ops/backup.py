@@ -51,7 +51,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     without: tuple[str, ...] = WITHOUT
 
     def of(self, kind: DatabaseKind) -> File | None:
-        """One of its files."""
+        """Return one of its files."""
         return next((file for file in self.files if file.name == kind.file), None)
 
 
@@ -163,7 +163,7 @@ class RestoredBackup:
 
 
 def read_backup(path: Path) -> GivenBackup:
-    """The backup at a path. Raises Refused for none, and for one that is not what was written, NewerStore."""
+    """Return the backup at a path. Raises Refused for none, and for one that is not what was written, NewerStore."""
     if not path.is_dir():
         if not path.exists():
             raise Refused(f"{path} is not there; name a folder that `reconciler backup` made.")

@@ -108,8 +108,8 @@ STORE_LOCK = ".lock"  # behind the name of the store, beside it
 
 
 def directory_holder(state_directory: Path) -> int | None:
-    """The process that wrote its number into the lock and has it open still; None when there is none, or nobody can
-    tell.
+    """Return the process that wrote its number into the lock and has it open still; None when there is none, or nobody
+    can tell.
     """
     lock = state_directory / LOCK
     try:

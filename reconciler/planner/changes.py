@@ -17,7 +17,7 @@ from reconciler.model.violations import Place
 from reconciler.planner.decisions import WRITING, Decided
 from reconciler.planner.heads import OwnershipClaim
 from reconciler.planner.stored import TOGETHER
-from reconciler.store import records
+from reconciler.store import records, repository_records
 from reconciler.store.contract import PlanningView
 
 PART = 250  # outcomes in one part: about 400 KB of rows, a millisecond of decoding
@@ -150,7 +150,9 @@ class ChangeRows:
         reason = outcome.why()
         kind, name = outcome.key or (None, None)
         notes = "\n".join(outcome.notes) or None
-        row = records.StatusRow(self.origin.run, rank, kind, name, outcome.status.value, reason, path, line, notes)
+        row = repository_records.StatusRow(
+            self.origin.run, rank, kind, name, outcome.status.value, reason, path, line, notes
+        )
         self._parts.rows.statuses.append(row)
         return len(reason or "") + len(notes or "")
 

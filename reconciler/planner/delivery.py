@@ -95,7 +95,7 @@ def route_after(past: Past, wanted: Iterable[Use], *, leads_elsewhere: Callable[
 
 
 def route_without(past: Past, name: str) -> Past:
-    """The same without one of its webhooks."""
+    """Return the same without one of its webhooks."""
     uses = tuple(use for use in past.uses if use[0] != name)
     return structs.replace(past, uses=uses, held=tuple(one for one in past.held if one != name))
 

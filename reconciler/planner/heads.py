@@ -27,9 +27,9 @@ from reconciler.planner.decisions import Decided, DocumentBatch, Tell
 from reconciler.planner.pruning import PruneCircumstances, Pruning, RemovedResources, TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
-from reconciler.store.records import HeldRow
+from reconciler.store.repository_records import HeldRow
 
-WAITING, UNMENDED = "waiting", "refused"  # see `store.records.WantedRow`
+WAITING, UNMENDED = "waiting", "refused"  # see `store.repository_records.WantedRow`
 MOST_ROUNDS = 3  # of judging the whole head; after them, no id of a deleted resource is free
 
 

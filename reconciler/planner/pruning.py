@@ -30,7 +30,7 @@ from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState,
 from reconciler.model.repository_rules import PruneBudget
 from reconciler.model.violations import Place
 from reconciler.store.contract import PlanningView
-from reconciler.store.records import FileRow, HeldRow, WantedRow
+from reconciler.store.repository_records import FileRow, HeldRow, WantedRow
 
 NOT_OURS = "holds only documents that are not ours"
 

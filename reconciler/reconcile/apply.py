@@ -25,7 +25,6 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import PlanStatus
 from reconciler.model.principals import Actor
-from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.replicas.work import ALONE, Work
 from reconciler.settings.bounded_io import BoundedIO
@@ -39,7 +38,6 @@ SEED_BYTES = 16
 LOCK_SECONDS = 60.0  # a request waits this long for its project's lock
 STORE_SECONDS = 300.0  # of a transaction without the limit of a plan, with its wait for those of other projects
 
-_routes = msgspec.msgpack.Decoder(Routes)
 _statuses = msgspec.msgpack.Decoder(tuple[PlanStatus, ...])
 
 T = TypeVar("T")
@@ -283,9 +281,9 @@ class Applier:
         await self._write_apart(parts, project)
         return found.explained > 0
 
-    async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
-        """Return the routes of a project. Their `former` has the last known settings of destinations in `left` without
-        a route.
+    async def routes(self, project: str, left: Collection[str] = ()) -> bytes:
+        """Return the routes of a project, encoded as in `messages.RoutesFound`. Their `former` has the last known
+        settings of destinations in `left` without a route.
 
         Outdated statuses of delivery are corrected, by one replica. Raises StoreFault, WorkerGone, DiskHangs, and
         Refused if the project has more routes than the service can hold.
@@ -298,7 +296,7 @@ class Applier:
             async with self._hold(project):
                 found, parts = await self._planned(job, messages.RoutesFound)
                 await self._write(project, parts, Record())
-        return _routes.decode(found.routes)
+        return found.routes
 
     async def render(self, project: str) -> bool:
         """Render the Configurations of a project that changed, as many as one job does, and store the results that

@@ -13,7 +13,9 @@ from reconciler.model.errors import Refused
 from reconciler.reconcile.apply import Applier
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
-from reconciler.store.records import ApprovalRow, AuditRow, Lease, Record, RepositoryRow, SuspensionRow
+from reconciler.store.records import AuditRow, Record
+from reconciler.store.replica_records import Lease
+from reconciler.store.repository_records import ApprovalRow, RepositoryRow, SuspensionRow
 
 SETTING = "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
 RESUMED = "It was resumed; until the head is read again, what was changed meanwhile stays."
@@ -50,7 +52,7 @@ def suspension_message(suspension: SuspensionRow) -> str:
 
 
 def seconds_left(suspension: SuspensionRow, now: datetime) -> float:
-    """Seconds until it is over, 0 when it is; infinity when it has no end."""
+    """Return seconds until it is over, 0 when it is; infinity when it has no end."""
     if suspension.until is None:
         return math.inf
     return max(0.0, (datetime.fromisoformat(suspension.until) - now).total_seconds())

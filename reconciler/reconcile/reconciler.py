@@ -34,7 +34,9 @@ from reconciler.replicas.keeper import LeaseKeeper
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import LeaseLost, Notices, Store
-from reconciler.store.records import AuditRow, Lease, Record, Remembered, RepositoryRow, SuspensionRow
+from reconciler.store.records import AuditRow, Record
+from reconciler.store.replica_records import Lease
+from reconciler.store.repository_records import Remembered, RepositoryRow, SuspensionRow
 from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, ProjectRepository, ReviewJob
 
 log = logging.getLogger(__name__)

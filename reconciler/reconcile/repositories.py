@@ -30,7 +30,9 @@ from reconciler.replicas.keeper import WORK, Group
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import LeaseLost, StoreFault
 from reconciler.store.notices import HintBody, NoticeKind
-from reconciler.store.records import AuditRow, Committed, Lease, Record, ResourceChange, SuspensionRow
+from reconciler.store.records import AuditRow, Committed, Record, ResourceChange
+from reconciler.store.replica_records import Lease
+from reconciler.store.repository_records import SuspensionRow
 from reconciler.worker.messages import ProjectRepository
 
 log = logging.getLogger(__name__)
@@ -288,7 +290,7 @@ class Repositories:
         return None
 
     def reconcilers(self) -> list[Reconciler]:
-        """All reconcilers, by the names of their repositories."""
+        """Return all reconcilers, by the names of their repositories."""
         return [self._loops[name].reconciler for name in sorted(self._loops)]
 
     def reconciler(self, name: str) -> Reconciler | None:
@@ -297,7 +299,7 @@ class Repositories:
         return None if loop is None else loop.reconciler
 
     def followed(self) -> list[Reconciler]:
-        """The reconcilers of the repositories that this replica follows, by name: all of them on one machine."""
+        """Return the reconcilers of the repositories that this replica follows, by name: all of them on one machine."""
         return [one for one in self.reconcilers() if self.follows(one.watched.name)]
 
     def follows(self, name: str) -> bool:

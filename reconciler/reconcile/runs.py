@@ -14,7 +14,8 @@ from reconciler.model.errors import ReconcilerError
 from reconciler.model.histogram import Histogram
 from reconciler.model.outcomes import REFUSED
 from reconciler.settings.repositories import Repository
-from reconciler.store.records import Record, RepositoryRow, RunRow
+from reconciler.store.records import Record
+from reconciler.store.repository_records import RepositoryRow, RunRow
 from reconciler.worker.messages import CommitPlanned
 
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)  # of runs, as buckets

@@ -1,10 +1,14 @@
 """Resources that were read lately, in memory: the database is asked once for each, and not at all while it is gone.
+Lists that were read lately are for that time alone.
 
-A change drops its resources, whichever replica made it. So what is kept is never older than what this replica has heard
-of, which is what the revision of a request asks for.
+A change drops its resources and the lists of their kinds, whichever replica made it. So what is kept is never older
+than what this replica has heard of, which is what the revision of a request asks for.
 """
 
 from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NamedTuple
 
 from reconciler.model.names import Key
 from reconciler.store.contract import Store
@@ -12,6 +16,19 @@ from reconciler.store.records import Committed
 
 MOST_BYTES = 32 << 20
 OVERHEAD_BYTES = 300  # of one entry, beside its resource
+MOST_LISTS = 32
+LIST_BYTES = 1 << 20  # a longer list is not kept
+
+
+class ListQuery(NamedTuple):
+    """A list that a caller asks for. `is_full`: the caller may see the resources in full."""
+
+    project: str
+    kind: str
+    after: str
+    limit: int
+    selector: str
+    is_full: bool
 
 
 class ResourceCache:
@@ -22,6 +39,7 @@ class ResourceCache:
         self._most_bytes = most_bytes
         self._kept: OrderedDict[tuple[str, Key], bytes] = OrderedDict()
         self._bytes = 0
+        self._lists: OrderedDict[ListQuery, bytes] = OrderedDict()
         self._changes = 0  # that were heard of
         store.subscribe(Committed, self._changed)
 
@@ -38,10 +56,30 @@ class ResourceCache:
             self._keep((project, key), read)
         return read
 
+    def listed(self, query: ListQuery) -> bytes | None:
+        """Return the answer that was kept of a list."""
+        return self._lists.get(query)
+
+    async def keeping(self, query: ListQuery, texts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """Yield the texts of an answer, and keep it if it is short and nothing changed until its end."""
+        changes, kept, left = self._changes, list[bytes](), LIST_BYTES
+        async with aclosing(texts):
+            async for text in texts:
+                left -= len(text)
+                if left >= 0:
+                    kept.append(text)
+                yield text
+        if left >= 0 and changes == self._changes:
+            self._lists.pop(query, None)
+            self._lists[query] = b"".join(kept)
+            while len(self._lists) > MOST_LISTS:
+                self._lists.popitem(last=False)
+
     async def clear(self) -> None:
         """Keep nothing: changes may have been missed."""
         self._changes += 1
         self._kept.clear()
+        self._lists.clear()
         self._bytes = 0
 
     def _keep(self, place: tuple[str, Key], resource: bytes) -> None:
@@ -57,11 +95,16 @@ class ResourceCache:
             self._bytes -= len(found) + OVERHEAD_BYTES
 
     def _changed(self, told: Committed) -> None:
+        if not told.keys and not told.released:
+            return  # a run that changed no resource
         self._changes += 1
         kinds = {(one.project, one.kind) for one in told.keys if not one.name}
         if told.released or kinds:
             every = [place for place in self._kept if told.released or (place[0], place[1].kind) in kinds]
             for place in every:
                 self._drop(place)
+        changed = {(one.project, one.kind) for one in told.keys}
+        for query in [one for one in self._lists if told.released or (one.project, one.kind) in changed]:
+            del self._lists[query]
         for one in told.keys:
             self._drop((one.project, Key(one.kind, one.name)))

@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias
 from reconciler.model.errors import ReconcilerError
 from reconciler.replicas.peers import Peer
 from reconciler.store.contract import Leases, NameTaken
-from reconciler.store.records import LEASE_SECONDS, Beat, Lease, ReplicaRow
+from reconciler.store.replica_records import LEASE_SECONDS, Beat, Lease, ReplicaRow
 
 log = logging.getLogger(__name__)
 

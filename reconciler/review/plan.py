@@ -225,7 +225,7 @@ def parted_flows(entry: PlanEntry) -> tuple[list[PlanLine], list[PlanLine]]:
 
 
 def flow_text(flow: Flow) -> str:
-    """One change of delivery as a line."""
+    """Return one change of delivery as a line."""
     return clean_text(flow.sentence(), LINE)
 
 

@@ -29,7 +29,8 @@ from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.secret_references import DEFAULT_PATTERNS, secrets_elsewhere
 from reconciler.planner import heads
 from reconciler.store.engines import ScratchStore, open_scratch
-from reconciler.store.records import Changes, Record, RepositoryRow
+from reconciler.store.records import Changes, Record
+from reconciler.store.repository_records import RepositoryRow
 from reconciler.worker import commits, reviews, trees
 from reconciler.worker.commits import CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, Context

@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from time import monotonic
 from typing import Any
 
@@ -137,6 +137,8 @@ class ConnectionPool:
             peer = ip_address(address)
         except ValueError:
             return ""  # a listener of another kind has no addresses
+        if isinstance(peer, IPv6Address) and peer.ipv4_mapped is not None:
+            peer = peer.ipv4_mapped  # a listener on `[::]` takes IPv4 too
         return "" if any(peer in network for network in self._trusted) else address
 
     def _close_oldest(self, state: ConnectionState, address: str = "") -> bool:

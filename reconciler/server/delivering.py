@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple
 
+import msgspec
+
 from reconciler.delivery import history, http_client
 from reconciler.delivery.breaker import SendEnvironment, system_clock
 from reconciler.delivery.exporter import Exporter
@@ -20,7 +22,7 @@ from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
 from reconciler.delivery.queue_exporter import QueueExporter
 from reconciler.delivery.secrets import SecretSources
-from reconciler.model.routes import Destination
+from reconciler.model.routes import Destination, Routes
 from reconciler.reconcile.apply import Applier
 from reconciler.server.project_following import RouteFollowing
 from reconciler.server.schedules import Job, scheduled
@@ -30,6 +32,8 @@ from reconciler.store.records import ResourceChange
 
 QUEUES = "queues"
 EXPIRY_SECONDS = 600.0
+
+_routes = msgspec.msgpack.Decoder(Routes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +81,17 @@ async def delivering(
                 return Exporter(destination, project=project, outlet=outlet, environment=surroundings)
             return QueueExporter(destination, queue=queue, project=project, outlet=outlet, environment=surroundings)
 
+        async def read(project: str, left: tuple[str, ...]) -> Routes:
+            return _routes.decode(await applier.routes(project, left))
+
         async def look_up(project: str, name: str) -> Destination | None:
-            routes = await applier.routes(project, (name,))
+            routes = await read(project, (name,))
             return next((one for one in (*routes.destinations, *routes.former) if one.name == name), None)
 
         await queues.start()
         dead_bytes = delivery.dead_letters.max_bytes
         manager = Manager(queues, make, look_up, clock=system_clock, dead_bytes=dead_bytes, chance=chance)
-        routing = RouteFollowing(applier.routes, manager, monotonic=time.monotonic)
+        routing = RouteFollowing(read, manager, monotonic=time.monotonic)
         manager.follow(routing.ask, routing.behind)
         store.subscribe(ResourceChange, routing.heard)
         expiry = Expiry(manager, max_age=delivery.dead_letters.max_age, now=_now)

@@ -29,7 +29,9 @@ NAME_CHARACTERS = 40  # of a remote's own name, in that of its folders
 
 
 def remote_place(url: str, credentials: Credentials) -> str:
-    """The name of a remote's folders: the last part of its URL, and a digest of all that tells it from others."""
+    """Return the name of a remote's folders: the last part of its URL, and a digest of all that tells it from
+    others.
+    """
     last = url.rstrip("/").rpartition("/")[2].removesuffix(".git")
     name = UNREADABLE.sub("-", last).strip("-")[:NAME_CHARACTERS] or "repository"
     given = {field: str(value) for field, value in dataclasses.asdict(credentials).items() if value}

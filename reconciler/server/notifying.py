@@ -13,12 +13,11 @@ from reconciler.delivery.manager import Manager
 from reconciler.delivery.secrets import SecretSources
 from reconciler.model import clock
 from reconciler.notifications import observers, service_observers
-from reconciler.notifications.board import Board
+from reconciler.notifications.board import Board, Owners
 from reconciler.notifications.certificates import CertificateObserver
 from reconciler.notifications.models import OF_INSTANCES
 from reconciler.notifications.observers import ObserverLoop
 from reconciler.notifications.outbox import Outbox
-from reconciler.notifications.owners import Owners
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.replicas import ReplicaObserver
 from reconciler.notifications.service_observers import DamageObserver

@@ -26,7 +26,8 @@ from reconciler.server.notifying import Notifying
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Notice, Replication, Store
 from reconciler.store.notices import HintBody, KeyUsesBody, NoticeKind, SessionsBody, decode
-from reconciler.store.records import ReplicaRow, ResourceChange
+from reconciler.store.records import ResourceChange
+from reconciler.store.replica_records import ReplicaRow
 from reconciler.version import __version__
 
 log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ class FileTooLarge(Exception):
 
 
 def read_file(path: Path | str, *, limit: int) -> bytes:
-    """All bytes of a regular file, of which it may have `limit`. Raises OSError, NotAFile, TooLarge."""
+    """Return all bytes of a regular file, of which it may have `limit`. Raises OSError, NotAFile, TooLarge."""
     descriptor = os.open(path, _FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -47,7 +47,9 @@ def read_file(path: Path | str, *, limit: int) -> bytes:
 
 
 def file_identity(path: Path) -> FileIdentity | None:
-    """The fields that change when somebody replaces or writes a file; None when it is missing or cannot be reached."""
+    """Return the fields that change when somebody replaces or writes a file; None when it is missing or cannot be
+    reached.
+    """
     try:
         found = path.stat()
     except OSError:

@@ -32,7 +32,7 @@ def _names(text: str) -> Value:
 
 
 def _repository(text: str) -> Value:
-    """One repository, named after the last part of its address, less `.git`."""
+    """Return one repository, named after the last part of its address, less `.git`."""
     url = text if ":" in text or not text.strip() else str(Path(text).absolute())
     last = PurePosixPath(url.rstrip("/").removesuffix("/.git")).name.removesuffix(".git")
     return [{"name": name_like(last) or "repository", "url": url}]
@@ -75,14 +75,14 @@ VARIABLES: Mapping[str, Variable] = {
 
 
 def variable_of(pointer: Pointer) -> str:
-    """The variable that sets the key at `pointer`, or what the key is in; of a whole section, its name."""
+    """Return the variable that sets the key at `pointer`, or what the key is in; of a whole section, its name."""
     key = ".".join(str(part) for part in pointer)
     found = (name for name, variable in VARIABLES.items() if f"{key}.".startswith(f"{variable.key}."))
     return next(found, key)
 
 
 def environment_warnings(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """One line for each SERVICE_* name that means nothing here."""
+    """Return one line for each SERVICE_* name that means nothing here."""
     known = (*VARIABLES, *ELSEWHERE)
     unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
     return tuple(_warning(name, known) for name in unknown)
@@ -165,7 +165,7 @@ def _over(above: Mapping[str, Value], below: Mapping[str, Value]) -> dict[str, V
 
 
 def nearest_layer(layers: tuple[Layer, ...], pointer: Pointer) -> Layer:
-    """The layer that sets the most of `pointer`; of equal ones the first."""
+    """Return the layer that sets the most of `pointer`; of equal ones the first."""
     return max(layers, key=lambda layer: _depth(layer.values, pointer))
 
 

@@ -59,13 +59,13 @@ def _unknown(pointer: Pointer) -> str:
 
 
 def unknown_keys(topic: type[BaseModel]) -> dict[str, object]:
-    """The keys that a person may write in a section, with their types."""
+    """Return the keys that a person may write in a section, with their types."""
     fields = {field.alias or name: field.annotation for name, field in topic.model_fields.items()}
     return {key: kind for key, kind in fields.items() if key not in ENVIRONMENT_ONLY}
 
 
 def section_at(annotation: object) -> type[BaseModel] | None:
-    """The class of a nested section, or of the sections in a list; None for a plain setting."""
+    """Return the class of a nested section, or of the sections in a list; None for a plain setting."""
     for kind in (annotation, *get_args(annotation)):
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return kind
@@ -94,7 +94,9 @@ class Loaded:
 
 
 def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapping[str, Value]) -> Loaded:
-    """The settings, or SettingsError with every mistake. `overrides` has dotted keys; None is one that is not given."""
+    """Return the settings, or SettingsError with every mistake. `overrides` has dotted keys; None is one that is not
+    given.
+    """
     path = config_path(config, environment=environment)
     file = layers.computed_layer({}) if path is None else _file(path)
     written = file._replace(values={key: one for key, one in file.values.items() if key not in ENVIRONMENT_ONLY})
@@ -117,7 +119,7 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
 
 
 def config_path(config: Path | None, *, environment: Mapping[str, str]) -> Path | None:
-    """The file to read: the option's, the variable's, or the system's when there is one."""
+    """Return the file to read: the option's, the variable's, or the system's when there is one."""
     if config is not None:
         return config
     named = environment.get(layers.CONFIG)
@@ -199,7 +201,7 @@ TLS = frozenset({"tls.certFile", "tls.keyFile"})  # another certificate is taken
 
 
 def need_restart(running: Settings, fresh: Settings) -> tuple[str, ...]:
-    """The keys, dotted, whose fresh values count only after a restart, in the order of the reference.
+    """Return the keys, dotted, whose fresh values count only after a restart, in the order of the reference.
 
     `running` are the settings of the start: a change that waits is told again at each reload.
     """

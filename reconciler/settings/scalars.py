@@ -41,7 +41,7 @@ class Allowed:
     words: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The annotated type's schema, with the message replaced."""
+        """Return the annotated type's schema, with the message replaced."""
         return core_schema.no_info_wrap_validator_function(self._judge, handler(source))
 
     def _judge(self, value: object, handler: ValidatorFunctionWrapHandler) -> object:

@@ -1,7 +1,8 @@
 """The contract of the store: the main process writes and reads through `Store`, the worker plans on `PlanningView`.
 
-The rows that it takes and returns are in `reconciler.store.records`. The store has no rules about resources: it stores
-every row that it gets. One suite of tests proves these promises on every engine (`tests/store`):
+The rows that it takes and returns are in `reconciler.store.records`, `repository_records` and `replica_records`. The
+store has no rules about resources: it stores every row that it gets. One suite of tests proves these promises on every
+engine (`tests/store`):
 
 - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or nothing is.
 - A commit that takes longer than its `timeout` is rolled back and raises `StoreFault`.
@@ -35,7 +36,7 @@ from reconciler.model.audit_chain import ChainAnchor, ChainHead
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
-from reconciler.store import records
+from reconciler.store import records, replica_records, repository_records
 
 C = TypeVar("C", records.Committed, records.ResourceChange, Amendment)
 
@@ -100,7 +101,9 @@ class Store(Protocol):
         """Call the listeners for a change of another replica."""
 
     async def revision(self) -> int:
-        """The number of commits with changes so far. Raises `StoreFault` where the store cannot be used any more."""
+        """Return the number of commits with changes so far. Raises `StoreFault` where the store cannot be used any
+        more.
+        """
 
     async def hmac_key(self) -> bytes:
         """32 random bytes, made with the store, under which sensitive values are digested."""
@@ -188,7 +191,7 @@ class Store(Protocol):
         one that could not be deleted because it is in use.
         """
 
-    async def remembered(self, name: str, *, held: int) -> records.Remembered:
+    async def remembered(self, name: str, *, held: int) -> repository_records.Remembered:
         """Return everything known of a repository, at one revision, with at most `held` names of held resources."""
 
     async def drift(self, repository: str, *, project: str) -> int:
@@ -201,7 +204,7 @@ class Store(Protocol):
         take as long as a list, and does not take the thread of the caller.
         """
 
-    async def repositories(self) -> list[records.RepositoryRow]:
+    async def repositories(self) -> list[repository_records.RepositoryRow]:
         """Return the state of all repositories that are remembered, by name in byte order."""
 
     async def create_project(self, name: str, *, at: str) -> None:
@@ -344,12 +347,12 @@ class Leases(Protocol):
     checks (`Record.lease`): a commit and a take-over of the same repository wait for each other.
     """
 
-    async def beat(self, replica: records.ReplicaRow) -> records.Beat:
+    async def beat(self, replica: replica_records.ReplicaRow) -> replica_records.Beat:
         """Say that a replica lives, renew its leases, and return what is known of all, at one moment. Each method is
         one short transaction. Raises StoreFault, and NameTaken if another living process has the replica's name.
         """
 
-    async def take(self, holder: str, groups: Sequence[Sequence[str]]) -> list[records.Lease]:
+    async def take(self, holder: str, groups: Sequence[Sequence[str]]) -> list[replica_records.Lease]:
         """Take the leases of each group, all of them or none, and return those taken. A group is left out if another
         replica has one of its leases, or is still storing a run under it. What the holder has gets a new number.
         """
@@ -357,7 +360,7 @@ class Leases(Protocol):
     async def release(self, holder: str, repositories: Collection[str]) -> None:
         """End leases of this holder, so that another replica may take them at once."""
 
-    async def leave(self, replica: records.ReplicaRow) -> None:
+    async def leave(self, replica: replica_records.ReplicaRow) -> None:
         """End all leases of a replica that stops, and forget it."""
 
     async def ages(self) -> Mapping[str, timedelta]:
@@ -459,16 +462,16 @@ class PlanningView(Protocol):
     def wanted_at(self, repository: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         """Return (path, key) of the applied head's resources in these files, or below folders of these names."""
 
-    def index(self, repository: str) -> tuple[list[records.FileRow], list[records.WantedRow]]:
+    def index(self, repository: str) -> tuple[list[repository_records.FileRow], list[repository_records.WantedRow]]:
         """Return the whole index of the applied head, by path."""
 
     def wanted_count(self, repository: str) -> int:
         """Count the resource documents in the applied head."""
 
-    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
+    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[repository_records.WantedRow]:
         """Return the resource documents of these files in the applied head."""
 
-    def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[records.WantedRow]:
+    def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[repository_records.WantedRow]:
         """Return the documents of the applied head that have one of these keys."""
 
     def unmet(self, project: str, keys: Iterable[Key], *, without: Collection[str]) -> set[Key]:
@@ -487,7 +490,7 @@ class PlanningView(Protocol):
     def pruned_since(self, repository: str, at: int) -> PruneWindow:
         """Return the sums of a repository's prunes after an instant, in milliseconds of Unix time."""
 
-    def stays(self, repository: str) -> set[records.HeldRow]:
+    def stays(self, repository: str) -> set[repository_records.HeldRow]:
         """Return the resources that are not in the applied head and nevertheless not deleted."""
 
     def approval(self, repository: str) -> tuple[str, frozenset[Key]] | None:
@@ -496,7 +499,7 @@ class PlanningView(Protocol):
     def suspended(self, at: str) -> frozenset[str]:
         """Return the repositories that are suspended at an instant. Suspensions by a setting are not in the store."""
 
-    def repository(self, name: str) -> records.RepositoryRow | None:
+    def repository(self, name: str) -> repository_records.RepositoryRow | None:
         """Return the state of a repository after its last run."""
 
     def close(self) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Replication, Store
-from reconciler.store.records import Changes, Record, RoleReport, ServerReport
+from reconciler.store.records import Changes, Record
+from reconciler.store.replica_records import RoleReport, ServerReport
 
 if TYPE_CHECKING:
     from reconciler.model.audit_chain import ChainHead
@@ -81,6 +82,13 @@ def is_empty(url: str) -> bool:
     from reconciler.store.postgresql import inspection
 
     return inspection.is_empty(url)
+
+
+def passfile(url: str, setting: str) -> Path | None:
+    """Return the file with passwords that the URL of a setting names. Raises Refused."""
+    from reconciler.store.postgresql import inspection
+
+    return inspection.passfile(url, setting)
 
 
 def server_report(url: str) -> ServerReport:

@@ -188,7 +188,13 @@ def verdict(path: Path, kind: DatabaseKind, *, watch: Watch, is_quick: bool) -> 
     """
     pragma = "quick_check(1)" if is_quick else "integrity_check(1)"
     with _reading(path, kind) as connection, watched(connection, watch, f"{kind.file}: checking"):
-        return str(connection.execute(f"pragma {pragma}").fetchone()[0]).partition("\n")[0]
+        return _first_fault(connection, pragma)
+
+
+def _first_fault(connection: Connection, pragma: str) -> str:
+    """Return one line, without the line that SQLite puts above faults of pages; `ok` if there is no fault."""
+    (found,) = connection.execute(f"pragma {pragma}").fetchone()
+    return str(found).removeprefix("*** in database main ***\n").partition("\n")[0]
 
 
 def damaged_versions(path: Path, *, watch: Watch) -> list[DamagedVersion]:
@@ -255,9 +261,8 @@ def _damage(connection: Connection) -> str:
     tables = connection.all("tables")
     if tables and application != operations.APPLICATION_ID:
         return ""
-    (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
-    if verdict != "ok":
-        return str(verdict).partition("\n")[0]
+    if (fault := _first_fault(connection, "quick_check(1)")) != "ok":
+        return fault
     if bool(tables) != bool(version):
         return "it has tables and no version" if tables else "it has a version and no tables"
     return ""

@@ -7,7 +7,7 @@ import msgspec
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
-from reconciler.store import damage, records
+from reconciler.store import damage, records, repository_records
 from reconciler.store.contract import BATCH
 from reconciler.store.statements import Connection, Row
 
@@ -105,19 +105,18 @@ class StoredPlanningView:
     def wanted_at(self, repository: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         return [(path, Key(kind, name)) for path, kind, name in self._batched("wanted_at", repository, paths)]
 
-    def index(self, repository: str) -> tuple[list[records.FileRow], list[records.WantedRow]]:
-        files = self._reader.all("files_of", repository)
-        wanted = self._reader.all("all_wanted", repository)
-        return [records.FileRow(*row) for row in files], [records.WantedRow(*row) for row in wanted]
+    def index(self, repository: str) -> tuple[list[repository_records.FileRow], list[repository_records.WantedRow]]:
+        files = [repository_records.FileRow(*row) for row in self._reader.all("files_of", repository)]
+        return files, [repository_records.WantedRow(*row) for row in self._reader.all("all_wanted", repository)]
 
     def wanted_count(self, repository: str) -> int:
         return int(self._reader.value("wanted_count", repository))
 
-    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
-        return [records.WantedRow(*row) for row in self._batched("wanted_in", repository, paths)]
+    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[repository_records.WantedRow]:
+        return [repository_records.WantedRow(*row) for row in self._batched("wanted_in", repository, paths)]
 
-    def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[records.WantedRow]:
-        return [records.WantedRow(*row) for row in self._batched("wanted_of", repository, keys)]
+    def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[repository_records.WantedRow]:
+        return [repository_records.WantedRow(*row) for row in self._batched("wanted_of", repository, keys)]
 
     def unmet(self, project: str, keys: Iterable[Key], *, without: Collection[str]) -> set[Key]:
         rows = self._batched("unmet", project, keys)
@@ -132,8 +131,8 @@ class StoredPlanningView:
     def pruned_since(self, repository: str, at: int) -> PruneWindow:
         return PruneWindow(*self._reader.all("pruned_since", repository, at)[0])
 
-    def stays(self, repository: str) -> set[records.HeldRow]:
-        return {records.HeldRow(repository, *row) for row in self._reader.all("stays", repository)}
+    def stays(self, repository: str) -> set[repository_records.HeldRow]:
+        return {repository_records.HeldRow(repository, *row) for row in self._reader.all("stays", repository)}
 
     def approval(self, repository: str) -> tuple[str, frozenset[Key]] | None:
         row = self._reader.first("approval", repository)
@@ -143,9 +142,9 @@ class StoredPlanningView:
     def suspended(self, at: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._reader.all("suspended_at", at))
 
-    def repository(self, name: str) -> records.RepositoryRow | None:
+    def repository(self, name: str) -> repository_records.RepositoryRow | None:
         row = self._reader.first("repository", name)
-        return None if row is None else records.RepositoryRow(*row)
+        return None if row is None else repository_records.RepositoryRow(*row)
 
     def close(self) -> None:
         self._reader.close()

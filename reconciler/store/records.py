@@ -9,10 +9,20 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-import msgspec
-
 from reconciler.model.histogram import Histogram
 from reconciler.model.names import Key
+from reconciler.store.replica_records import Lease
+from reconciler.store.repository_records import (
+    ApprovalRow,
+    FileRow,
+    HeldRow,
+    PruneRow,
+    RepositoryRow,
+    RunRow,
+    StatusRow,
+    SuspensionRow,
+    WantedRow,
+)
 
 # Resources and their versions.
 
@@ -257,173 +267,6 @@ class AuditWanted(NamedTuple):
 # Repositories: their applied heads, their held deletions, and their runs.
 
 
-class FileRow(NamedTuple):
-    """One file of a repository's applied head. `vacant` says why it holds no resource: a link, or empty.
-
-    `given` is for a file that is vacant or cannot be read. It is a JSON array of the [kind, name] of its former
-    resources that are in no other file, without those that are stored from this file.
-    """
-
-    repository: str
-    path: str
-    blob: str
-    vacant: str | None = None
-    given: str | None = None
-
-
-class WantedRow(NamedTuple):
-    """One resource document of a repository's applied head.
-
-    `digest` is None for an invalid document; `kind` and `name` are None if they could not be read. `unconverged` is
-    None if the resource is stored as the document wants, `waiting` if another change of the store may let it in (for
-    example, another repository owns the resource, or its id is taken), otherwise `refused`.
-    """
-
-    repository: str
-    path: str
-    position: int
-    kind: str | None
-    name: str | None
-    digest: bytes | None
-    unconverged: str | None = None
-
-    @property
-    def key(self) -> Key | None:
-        """The resource that it defines, if both parts of its key could be read."""
-        return None if self.kind is None or self.name is None else Key(self.kind, self.name)
-
-
-class PruneRow(NamedTuple):
-    """A run that pruned: the number of resources that its repository owned before, and of deletions without approval.
-
-    `at` is in milliseconds of Unix time. Storing it removes the repository's rows that are 24 hours older.
-    """
-
-    repository: str
-    at: int
-    owned: int
-    deleted: int
-
-
-class HeldRow(NamedTuple):
-    """A resource that is not in the repository's head and nevertheless not deleted.
-
-    `why` is `held` if a guard stopped the deletion, `in-use` if another resource refers to it, `protected` if its label
-    keeps it.
-    """
-
-    repository: str
-    kind: str
-    name: str
-    why: str
-
-
-class ApprovalRow(NamedTuple):
-    """An admin's approval of the deletions that are held at a commit, the repository's head."""
-
-    repository: str
-    commit: str
-    actor: str
-    at: str
-
-
-class RunRow(NamedTuple):
-    """One run; the defaults are for a run that is not finished. `counts` is a JSON object with the number of each
-    status. `flows` is a JSON object of the changes of delivery, None without changes: their `counts`, and in `changes`
-    the first of them as sentences.
-    """
-
-    id: str
-    project: str
-    repository: str
-    trigger: str
-    actor: str
-    commit: str | None
-    outcome: str | None
-    message: str | None
-    counts: bytes = b"{}"
-    rewound: int = 0
-    started_at: str | None = None
-    finished_at: str | None = None
-    duration_ms: int | None = None
-    flows: bytes | None = None
-
-    def shown(self, phase: str) -> dict[str, object]:
-        """Return the run as readers see it, without statuses."""
-        found: dict[str, object] = {_SHOWN_AS.get(name, name): value for name, value in self._asdict().items()}
-        found |= {"phase": phase, "counts": msgspec.Raw(self.counts), "rewound": bool(self.rewound)}
-        if self.flows is None:
-            del found["flows"]
-        else:
-            found["flows"] = msgspec.Raw(self.flows)
-        return found
-
-
-_SHOWN_AS = {"started_at": "startedAt", "finished_at": "finishedAt", "duration_ms": "durationMs"}
-
-
-class StatusRow(NamedTuple):
-    """One status of a run that is not `unchanged`."""
-
-    run: str
-    ordinal: int
-    kind: str | None
-    name: str | None
-    status: str
-    reason: str | None
-    path: str | None
-    line: int | None
-    notes: str | None = None  # one per line
-
-
-class RepositoryRow(NamedTuple):
-    """The state of a watched repository between runs.
-
-    `fingerprint` is a digest of the settings and schemas of the last read, `tree` the id of the tree that was read: if
-    neither changed, there is nothing to do. `origin` is a digest of the URL and ref from which `commit` was applied.
-    `approvable` is 1 if an admin can approve the deletions held at `head`, 0 if a file must be corrected first, None if
-    none is held.
-    """
-
-    name: str
-    project: str
-    fingerprint: str | None
-    commit: str | None
-    tree: str | None
-    head: str | None
-    state: str
-    message: str | None
-    since: str
-    origin: str | None = None
-    approvable: int | None = None
-
-
-class SuspensionRow(NamedTuple):
-    """A suspended repository: it is not polled, and admins may write its resources. `until` None: until resumed."""
-
-    repository: str
-    reason: str
-    actor: str
-    since: str
-    until: str | None
-
-
-class Held(NamedTuple):
-    """The number of resources that are held at a repository's head, and the first of them in order."""
-
-    total: int
-    first: list[Key]
-
-
-class Remembered(NamedTuple):
-    """Everything that the store knows of one repository."""
-
-    row: RepositoryRow | None
-    suspension: SuspensionRow | None
-    last_run: str | None
-    held: Held
-
-
 # Resources that need attention.
 
 
@@ -500,44 +343,6 @@ class Changes:
     pruned: list[PruneRow] = field(default_factory=list)
     held: list[HeldRow] = field(default_factory=list)
     statuses: list[StatusRow] = field(default_factory=list)
-
-
-class Lease(NamedTuple):
-    """The right of one replica to write the runs of a repository. A replica that takes it over has a greater number."""
-
-    repository: str
-    number: int
-
-
-LEASE_SECONDS = 20.0
-"""How long a lease lasts, and a replica counts as living, after its last beat."""
-
-
-class ReplicaRow(NamedTuple):
-    """A replica. `process` is a random id of its present process, `settings` a digest of the repositories that its
-    settings name.
-    """
-
-    name: str
-    url: str  # at which other replicas call it; empty: not at all
-    version: str
-    process: str
-    settings: str
-
-
-class HeldLease(NamedTuple):
-    """A lease that has not ended."""
-
-    repository: str
-    number: int
-    holder: str
-
-
-class Beat(NamedTuple):
-    """The living replicas by name, and the leases that have not ended, by repository."""
-
-    living: tuple[ReplicaRow, ...]
-    held: tuple[HeldLease, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -731,25 +536,3 @@ class Noted(NamedTuple):
     forget: Collection[str] = ()
     unread: Collection[str] = ()
     statuses: Sequence[NotificationStatusRow] = ()
-
-
-class ServerReport(NamedTuple):
-    """A server of PostgreSQL and the database in it, as the service's role sees them."""
-
-    version: int  # 15
-    oldest: int  # that this program may use
-    is_standby: bool
-    unsafe: tuple[str, ...]  # settings with which an acknowledged write may be lost, as `fsync = off`
-    encoding: str
-    connections_left: int
-    migration: int | None  # the store's version; None in an empty database
-    latest: int  # that this program knows
-
-
-class RoleReport(NamedTuple):
-    """The role of the worker."""
-
-    name: str
-    is_elsewhere: bool  # it leads to another database than the service's
-    more: tuple[str, ...]  # what it may do besides reading
-    unread: tuple[str, ...]  # tables that it needs and may not read

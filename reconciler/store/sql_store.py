@@ -22,7 +22,7 @@ from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
 from reconciler.store import audit as audits
 from reconciler.store import commit as commits
-from reconciler.store import damage, directory_rows, records
+from reconciler.store import damage, directory_rows, records, repository_records
 from reconciler.store.contract import LOST_FACT, Announced, C, Damaged, Moved, OutcomeUnknown, StoreFault
 from reconciler.store.damage import Damage
 from reconciler.store.notices import AmendmentBody, NoticeKind, commit_body
@@ -236,7 +236,7 @@ class SqlStore(abc.ABC):
     async def waits_for_store(self, repository: str) -> bool:
         return bool(await self._value("waits_for_store", repository))
 
-    async def remembered(self, name: str, *, held: int) -> records.Remembered:
+    async def remembered(self, name: str, *, held: int) -> repository_records.Remembered:
         return await self._read(partial(_remembered, name=name, held=held))
 
     async def drift(self, repository: str, *, project: str) -> int:
@@ -245,9 +245,9 @@ class SqlStore(abc.ABC):
     async def attention(self, project: str, *, named: int) -> records.Attention:
         return await self._read_apart(partial(_attention, project=project, named=named))
 
-    async def repositories(self) -> list[records.RepositoryRow]:
+    async def repositories(self) -> list[repository_records.RepositoryRow]:
         rows = await self._read(lambda reader: reader.all("repositories"))
-        return [records.RepositoryRow(*row) for row in rows]
+        return [repository_records.RepositoryRow(*row) for row in rows]
 
     async def directory(self) -> Directory:
         return await self._read(directory_rows.read)
@@ -321,14 +321,14 @@ def _references(connection: Connection, project: str, key: Key, limit: int) -> t
     return {Key(kind, name): bool(exists) for kind, name, exists in uses}, [Key(*user) for user in users]
 
 
-def _remembered(connection: Connection, name: str, held: int) -> records.Remembered:
+def _remembered(connection: Connection, name: str, held: int) -> repository_records.Remembered:
     row, suspension = connection.first("repository", name), connection.first("suspension", name)
     last_run = connection.first("last_run", name)
-    return records.Remembered(
-        row=None if row is None else records.RepositoryRow(*row),
-        suspension=None if suspension is None else records.SuspensionRow(*suspension),
+    return repository_records.Remembered(
+        row=None if row is None else repository_records.RepositoryRow(*row),
+        suspension=None if suspension is None else repository_records.SuspensionRow(*suspension),
         last_run=None if last_run is None else last_run[0],
-        held=records.Held(
+        held=repository_records.Held(
             connection.value("held_count", name), [Key(*row) for row in connection.all("held_first", name, held)]
         ),
     )
@@ -393,11 +393,11 @@ _encoder = msgspec.json.Encoder()
 
 
 def _render_run(values: Row) -> bytes:
-    return _encoder.encode(records.RunRow(*values).shown("finished"))
+    return _encoder.encode(repository_records.RunRow(*values).shown("finished"))
 
 
 def _render_run_status(values: Row) -> bytes:
-    row = records.StatusRow(*values)
+    row = repository_records.StatusRow(*values)
     notes = None if row.notes is None else row.notes.split("\n")
     optional = {"reason": row.reason, "path": row.path, "line": row.line, "notes": notes}
     shown = {"kind": row.kind, "name": row.name, "status": row.status}

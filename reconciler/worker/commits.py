@@ -39,7 +39,8 @@ from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
-from reconciler.store.records import Changes, LineageRow, OriginRow, PruneRow, RepositoryRow
+from reconciler.store.records import Changes, LineageRow, OriginRow
+from reconciler.store.repository_records import PruneRow, RepositoryRow
 from reconciler.worker import messages, trees
 from reconciler.worker.messages import CommitJob, CommitPlanned, Emit, LineageFound, LineageJob, Steps
 from reconciler.worker.trees import Allowance, FileLocations, FileScope

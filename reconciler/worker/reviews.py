@@ -62,7 +62,8 @@ from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import HeadStatusRow, HeldRow
+from reconciler.store.records import HeadStatusRow
+from reconciler.store.repository_records import HeldRow
 from reconciler.worker import commits, trees
 from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned

@@ -25,7 +25,7 @@ from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.violations import Place, Violation
 from reconciler.planner.pruning import FileReading, TreeReading
 from reconciler.store.contract import PlanningView
-from reconciler.store.records import FileRow, WantedRow
+from reconciler.store.repository_records import FileRow, WantedRow
 from reconciler.worker.messages import Exhausted
 
 MEBIBYTE = 2**20

@@ -331,7 +331,7 @@ async def test_a_read_of_a_run_that_does_not_end_in_time_shows_it_as_it_is(
             client.event_hooks = {}  # what stands for the run here is no whole one
             answer = await client.get("/v1/runs/01KAH30ZPT8Q1X2Y3Z4A5B6C7D?wait=200ms")
         assert answer.status_code == status
-        assert least <= clock() - begun < least + 2
+        assert least <= clock() - begun < least + 10
 
 
 async def test_who_waits_for_a_run_that_left_no_record_learns_it(

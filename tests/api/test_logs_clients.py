@@ -45,22 +45,17 @@ class Server:
             otlp_client.send, self.url, batch, key=parts.KEY, project=parts.DEFAULT, compression=compression
         )
 
-    async def say(self, *pieces: bytes) -> bytes:
-        """Pieces over one connection, and all that comes until the connection ends or is silent for a while."""
+    async def say(self, *pieces: bytes, awaited: bytes | None = None) -> bytes:
+        """Pieces over one connection, and all that comes until the connection ends, or this came."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         received = b""
-        try:
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
             for piece in pieces:
                 writer.write(piece)
                 await writer.drain()
-            with contextlib.suppress(TimeoutError, ConnectionError):
-                async with asyncio.timeout(0.5):
-                    while chunk := await reader.read(65_536):
-                        received += chunk
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
+            async with asyncio.timeout(otlp_client.SECONDS):
+                while (awaited is None or awaited not in received) and (chunk := await reader.read(65_536)):
+                    received += chunk
         return received
 
 
@@ -115,7 +110,8 @@ async def test_what_a_body_has_beyond_its_length_is_no_part_of_it(server: Server
 
 async def test_a_chunked_body_without_an_end_is_refused_at_the_limit(server: Server) -> None:
     chunk = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
-    received = await server.say(f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode(), *[chunk] * 21)
+    head = f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode()
+    received = await server.say(head, *[chunk] * 21, awaited=b"\r\n\r\n")
     assert received.startswith(b"HTTP/1.1 413")
     assert server.kept.taken == []
 
@@ -136,5 +132,7 @@ async def test_who_goes_away_in_the_middle_of_a_body_leaves_nothing_behind(serve
 
 
 async def test_a_proxy_may_ask_whether_to_send_the_body(server: Server) -> None:
-    received = await server.say(f"{HEAD}Content-Length: 0\r\nExpect: 100-continue\r\n\r\n".encode())
+    received = await server.say(
+        f"{HEAD}Content-Length: 0\r\nConnection: close\r\nExpect: 100-continue\r\n\r\n".encode()
+    )
     assert received.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")

@@ -109,6 +109,26 @@ def test_a_further_api_version_is_not_accepted_by_itself(alone: Program) -> None
     assert alone("validate", "a.yaml").code == 3
 
 
+def test_a_variable_that_is_for_the_service_is_no_collectors(alone: Program) -> None:
+    text = """\
+apiVersion: service/v1
+kind: Destination
+metadata: {name: out}
+spec:
+  type: otlphttp
+  parameters:
+    - {name: endpoint, value: "https://${env:GATEWAY}"}
+    - {name: headers, value: {Authorization: "${env:DESTINATION_DEFAULT__TOKEN}"}}
+"""
+    alone.write("a.yaml", text)
+    outcome = alone("validate", "a.yaml")
+    told = (
+        "a.yaml:8:46: /spec/parameters/1/value/Authorization: names a variable that `secrets.env` keeps for the service"
+    )
+    assert (outcome.code, outcome.out.partition(";")[0]) == (3, told)
+    assert outcome.err == "1 file, 1 resource, 0 skipped, 1 violation\n"
+
+
 def test_standard_input(alone: Program) -> None:
     outcome = alone("validate", "-", stdin=BAD.replace("NAME", "a"))
     assert outcome.out.startswith("<stdin>:5:3: /metadata/colour: ")

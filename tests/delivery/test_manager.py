@@ -4,7 +4,7 @@ import asyncio
 import errno
 import random
 import shutil
-import time
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -39,6 +39,7 @@ from reconciler.model.routes import (
     Storage,
     Wanting,
 )
+from tests.delivery.exporter.worlds import when_told
 from tests.delivery.queue.test_faults import Failing
 from tests.servers import sinks
 from tests.servers.sinks import Sink
@@ -221,8 +222,9 @@ async def test_a_destination_that_comes_back_has_the_queue_that_it_left(tmp_path
 
 
 async def test_records_are_not_taken_into_a_queue_that_left_while_an_endpoint_answered(tmp_path: Path) -> None:
+    told = threading.Event()
     with sinks.listening() as sink:
-        sink.script(sinks.says(200, after=0.3))
+        sink.script(when_told(told, 200))
         endpoint = Endpoint(scheme="http", host="127.0.0.1", port=sink.port)
         inline = Destination(name="inline", endpoint=endpoint, buffering=Buffering(queue=False))
         async with managing(tmp_path) as manager:
@@ -231,6 +233,7 @@ async def test_records_are_not_taken_into_a_queue_that_left_while_an_endpoint_an
             taking = asyncio.create_task(manager.take(PROJECT, logs))
             await until(lambda: bool(sink.received))
             await manager.change(routes(inline, webhook("siem")))
+            told.set()
             with pytest.raises(QueueFull):
                 await taking
             assert (await manager.take(PROJECT, logs)).rejected == 0
@@ -238,15 +241,19 @@ async def test_records_are_not_taken_into_a_queue_that_left_while_an_endpoint_an
 
 
 async def test_room_is_asked_again_after_an_endpoint_answered(tmp_path: Path) -> None:
+    told = threading.Event()
     with sinks.listening() as sink:
-        sink.script(sinks.says(200, after=0.3))
+        sink.script(when_told(told, 200))
         endpoint = Endpoint(scheme="http", host="127.0.0.1", port=sink.port)
         inline = Destination(name="inline", endpoint=endpoint, buffering=Buffering(queue=False))
         one = webhook("siem", buffering=Buffering(max_batches=1))
         async with managing(tmp_path) as manager:
             await manager.change(routes(inline, one))
             logs = await reading.read(bodies.test_request("x" * BATCH_BYTES, at=1), json=False)
-            both = await asyncio.gather(*(manager.take(PROJECT, logs) for _ in range(2)), return_exceptions=True)
+            taking = [asyncio.create_task(manager.take(PROJECT, logs)) for _ in range(2)]
+            await until(lambda: sink.busy == 2)
+            told.set()
+            both = await asyncio.gather(*taking, return_exceptions=True)
             depth = manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"]
     assert [type(one) for one in both].count(QueueFull) == 1
     assert depth == 1
@@ -271,7 +278,8 @@ async def test_nothing_is_shown_of_a_project_that_nobody_has_read(tmp_path: Path
 
 async def test_destinations_without_a_queue_are_asked_at_once_and_the_first_that_fails_is_told(tmp_path: Path) -> None:
     with sinks.listening() as slow, sinks.listening() as refusing:
-        slow.script(*[sinks.says(200, after=0.4)] * 3)
+        told = threading.Event()
+        slow.script(when_told(told, 200))
         refusing.script(sinks.says(400))
         logs = await reading.read(bodies.test_request("one", at=1), json=False)
 
@@ -283,10 +291,11 @@ async def test_destinations_without_a_queue_are_asked_at_once_and_the_first_that
         async with managing(tmp_path) as manager:
             await manager.change(routes(inline("a", refusing.port), *wanted))
             assert manager.sends_at_once(PROJECT)
-            begun = time.monotonic()
+            taking = asyncio.create_task(manager.take(PROJECT, logs))
+            await until(lambda: slow.busy == 3)
+            told.set()
             with pytest.raises(NotTaken, match="The destination a "):
-                await manager.take(PROJECT, logs)
-            assert time.monotonic() - begun < 1.0
+                await taking
             assert len(slow.received) == 3
             await manager.change(routes(webhook("siem")))
             assert not manager.sends_at_once(PROJECT)

@@ -4,6 +4,7 @@ The daemon logs at its finest level; whether a body or a header is in the log is
 """
 
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 from tests import daemons
 from tests.daemons import Daemon
 from tests.delivery import lines
+from tests.delivery.exporter.worlds import when_told
 from tests.delivery.lines import Line
 from tests.servers import sinks
 from tests.servers.sinks import Received, Reply, Sink
 
-DRAIN_SECONDS = 1.0
+DRAIN_SECONDS = 2.0
 END_SECONDS = 5.0  # that a stop may take besides
 RECORDS_PER_SECOND = 200
 DELIVERY = {"drainTimeout": f"{DRAIN_SECONDS:g}s", "recordsPerSecond": RECORDS_PER_SECOND}
@@ -117,7 +119,8 @@ def test_a_stop_waits_for_what_is_in_flight_and_keeps_the_rest(daemon: Daemon, s
     with sinks.listening() as silent, sinks.listening() as refusing:
         slow, stuck = Line(daemon, sink).begin(**SECRET), Line(daemon, silent).begin(**SECRET)
         failed = Line(daemon, refusing).begin(**SECRET, **SELDOM)
-        sink.script(sinks.says(200, after=DRAIN_SECONDS / 2))
+        told = threading.Event()
+        sink.script(when_told(told, 200))
         silent.script(sinks.silent())
         refusing.script(sinks.says(422))
         failed.sent("canary-body that failed")
@@ -126,6 +129,7 @@ def test_a_stop_waits_for_what_is_in_flight_and_keeps_the_rest(daemon: Daemon, s
         stuck.sent("canary-body unanswered")
         daemons.until(lambda: (sink.busy and silent.busy) or None, "both are in flight")
         started = time.monotonic()
+        threading.Timer(DRAIN_SECONDS / 4, told.set).start()
         assert daemon.stop() == 0
         assert time.monotonic() - started < DRAIN_SECONDS + END_SECONDS
         silent.script(sinks.says(200))

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.notification_types import NotificationType
-from reconciler.notifications.board import Board
+from reconciler.notifications.board import Board, Owners
 from reconciler.notifications.models import Cause, Domain, Finding, Look, UserStatus
-from reconciler.notifications.owners import Owners
 from reconciler.notifications.replicas import ReplicaObserver
 from reconciler.replicas.keeper import WORK
 from reconciler.replicas.work import Work

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -361,6 +362,18 @@ def test_a_store_that_is_damaged(service: Service) -> None:
     (check, status, message), *_ = service.wrong()  # what was written over may be of the audit as well
     assert (check, status) == ("store.db", "error")
     assert "malformed" in message or message.endswith("; stop the service, and restore a backup")
+
+
+@pytest.mark.parametrize("given", [[], ["--full"]])
+def test_the_damage_of_a_store_is_told_without_the_heading_of_sqlite(service: Service, given: list[str]) -> None:
+    file = service.state / "store.db"
+    with file.open("r+b") as opened:
+        opened.seek(36)  # the number of free pages, in the header of a database
+        opened.write((99).to_bytes(4, "big"))
+    [(check, status, message)] = service.wrong(*given)
+    told = r" is damaged \(Main freelist: size is [0-9]+ but should be 99\); stop the service, and restore a backup"
+    assert (check, status) == ("store.db", "error")
+    assert re.fullmatch(re.escape(str(file)) + told, message)
 
 
 def test_damage_that_only_a_full_look_finds(service: Service) -> None:

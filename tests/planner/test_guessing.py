@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from reconciler.store.commit import commit
-from reconciler.store.records import Record, SuspensionRow
+from reconciler.store.records import Record
+from reconciler.store.repository_records import SuspensionRow
 from tests import worlds
 from tests.projects import Resource, configuration, destination, labelled, resource, type_of
 from tests.worlds import Answered, Following, Options, World

@@ -1,7 +1,9 @@
 """Mistakes in a database of PostgreSQL, and in the role of the worker, are found before the store is opened."""
 
 import asyncio
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,6 +14,7 @@ from reconciler.ops.doctor import FindingStatus
 from reconciler.store import engines
 from reconciler.store.contract import StoreFault
 from reconciler.store.postgresql import inspection
+from reconciler.store.postgresql.store import PostgresqlStore
 from reconciler.store.records import Record
 from tests.daemons import until
 from tests.postgresql.engine import PostgresqlEngine
@@ -115,13 +118,65 @@ def test_no_error_shows_a_password(own: Server) -> None:
     own.stop()
     with pytest.raises(StoreFault, match="PostgreSQL could not be asked") as stopped:
         engines.is_empty(database.url)
-    with pytest.raises(Refused, match=r"^The URL of PostgreSQL cannot be read") as unread:
+    with pytest.raises(Refused, match=r"^`store\.url` is no URL that libpq can read") as unread:
         engines.is_empty(f"postgresql://ada:{secret}@[db/one")
     with pytest.raises(StoreFault) as unknown:
         engines.is_empty(f"postgresql://ada:{secret}@127.0.0.1:{own.port}/one?connect_timeout=2")
     for raised in (missing, stopped, unread, unknown):
         assert secret not in str(raised.value)
         assert secret not in repr(raised.value.__cause__)
+
+
+NOT_UNDERSTOOD = {
+    "connect_timeout=abc": "gives the option `connect_timeout` a value that libpq does not understand; correct",
+    "sslmode=abc": "gives the option `sslmode` a value that libpq does not understand; correct",
+    "ssl_min_protocol_version=abc": "gives the option `ssl_min_protocol_version` a value that libpq does not "
+    "understand; correct",
+    "port=abc": "gives the option `port` a value that libpq does not understand; correct",
+    "port=70000": "gives the option `port` a value that libpq does not understand; correct",
+    "conect_timeout=2": "has an option `conect_timeout` that libpq does not know; correct",
+}
+
+
+@pytest.mark.parametrize(("option", "told"), NOT_UNDERSTOOD.items())
+def test_an_option_that_libpq_does_not_understand_is_named_with_its_setting(
+    database: Database, option: str, told: str
+) -> None:
+    url, worker_url = (f"{one}{'&' if '?' in one else '?'}{option}" for one in (database.url, database.worker_url))
+    sentence = f"{told} or remove it (docs/settings.md)."
+    with pytest.raises(Refused, match=f"^{re.escape(f'`store.url` {sentence}')}$"):
+        PostgresqlStore(url)
+    with pytest.raises(Refused, match=f"^{re.escape(f'`store.url` {sentence}')}$"):
+        engines.server_report(url)
+    with pytest.raises(Refused, match=f"^{re.escape(f'`store.workerUrl` {sentence}')}$"):
+        engines.role_report(worker_url, service_url=database.url)
+
+
+def test_a_passfile_that_libpq_would_pass_over_is_found(server: Server, database: Database, tmp_path: Path) -> None:
+    path = tmp_path / "passwords"
+    url, worker_url = (
+        f"{one}{'&' if '?' in one else '?'}passfile={path}" for one in (database.url, database.worker_url)
+    )
+
+    def passfile_findings(worker_url: str = database.worker_url) -> list[str]:
+        found = check_postgresql(url, worker_url, is_full=False)
+        return [one.sentence for one in found if "passfile" in one.message]
+
+    told = f"{path}, the `passfile` of `store.url`,"
+    assert passfile_findings() == [f"{told} cannot be read (No such file or directory); mend that, or name another"]
+    path.mkdir()
+    assert passfile_findings() == [f"{told} is not a file that can be read; mend that, or name another"]
+    path.rmdir()
+    path.write_text("*:*:*:*:canary-passfile\n")
+    path.chmod(0o640)
+    ignored = "is ignored: others than its owner may use it (mode 0640)"
+    assert passfile_findings() == [f"{told} {ignored}; `chmod go-rwx {path}`"]
+    both = f"{path}, the `passfile` of `store.url` and `store.workerUrl`, {ignored}; `chmod go-rwx {path}`"
+    assert passfile_findings(worker_url) == [both]
+    server.stop()  # the server's error does not displace it
+    assert passfile_findings(worker_url) == [both]
+    path.chmod(0o600)
+    assert passfile_findings(worker_url) == []
 
 
 def test_a_lock_on_the_store_does_not_hold_up_the_look(database: Database) -> None:

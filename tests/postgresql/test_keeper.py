@@ -13,7 +13,7 @@ from reconciler.replicas.keeper import WORK, Group, LeaseKeeper
 from reconciler.store import engines
 from reconciler.store.contract import Leases, NameTaken
 from reconciler.store.postgresql.leases import PostgresqlLeases
-from reconciler.store.records import LEASE_SECONDS, Lease, ReplicaRow
+from reconciler.store.replica_records import LEASE_SECONDS, Lease, ReplicaRow
 from tests.postgresql.servers import Database, Server
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ from reconciler.store import statements
 from reconciler.store.contract import NameTaken, StoreFault
 from reconciler.store.postgresql.connection import IDLE_SECONDS
 from reconciler.store.postgresql.leases import PostgresqlLeases
-from reconciler.store.records import LEASE_SECONDS, Beat, Lease, ReplicaRow
+from reconciler.store.replica_records import LEASE_SECONDS, Beat, Lease, ReplicaRow
 from tests.postgresql.cutting import cut
 from tests.postgresql.servers import Database, Server
 

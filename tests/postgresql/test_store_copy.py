@@ -15,7 +15,8 @@ from reconciler.store import engines, estates
 from reconciler.store.audit import BrokenChain
 from reconciler.store.estates import FACTS_OF_ONE, TABLES, CopiedEstate
 from reconciler.store.files import DatabasePlaces
-from reconciler.store.records import Changes, PruneRow, Record
+from reconciler.store.records import Changes, Record
+from reconciler.store.repository_records import PruneRow
 from tests.cli.conftest import Program
 from tests.ops import scenes
 from tests.postgresql.engine import PostgresqlEngine

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.reconcile import interventions, runs
-from reconciler.store.records import AuditRow, AuditWanted, RepositoryRow
+from reconciler.store.records import AuditRow, AuditWanted
+from reconciler.store.repository_records import RepositoryRow
 from tests import stores
 from tests.api.parts import Parts, started
 from tests.api.parts import watched as watching

@@ -9,7 +9,7 @@ from reconciler.reconcile.apply import Locked, ProjectLock, Writer, to_its_end
 
 pytestmark = pytest.mark.anyio
 
-SECONDS = 5.0  # what takes longer does not happen
+SECONDS = 20.0  # what takes longer does not happen
 
 
 class Queue:

@@ -24,7 +24,7 @@ from reconciler.reconcile.loop import MOST, WINDOW, Loop
 from reconciler.reconcile.reconciler import Reconciler, RepositoryMemory
 from reconciler.reconcile.runs import Run, Trigger
 from reconciler.settings import bounded_io
-from reconciler.store.records import SuspensionRow
+from reconciler.store.repository_records import SuspensionRow
 from tests import entries
 
 HOUR = 3_600.0

@@ -179,7 +179,7 @@ def test_it_stays_suspended_through_a_restart_and_a_resume_after_a_crash_is_whol
 
 
 def test_it_resumes_by_itself_when_its_time_is_over(followed: Followed) -> None:
-    suspend(followed, expiry="1s")
+    suspend(followed, expiry="2s")
     write(followed, "a", "by hand")
     state = followed.daemon.state_of(followed.name, "ready")
     until(lambda: followed.versions() == {"a": 3, "b": 1, "c": 1}, "what drifted is overwritten")

@@ -11,7 +11,8 @@ import pytest
 from reconciler.model.clock import rfc3339
 from reconciler.reconcile import apply
 from reconciler.reconcile.apply import ApplyRequest, Locked
-from reconciler.store.records import Record, ResourceChange, SuspensionRow
+from reconciler.store.records import Record, ResourceChange
+from reconciler.store.repository_records import SuspensionRow
 from reconciler.worker.messages import ApplyOptions
 from tests.api.parts import DEFAULT, SERVICE, Parts, destination, started, watched
 from tests.reconcile import writers

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.model.names import Key
 from reconciler.replicas import following as following_module
-from reconciler.replicas.cache import ResourceCache
+from reconciler.replicas.cache import ListQuery, ResourceCache
 from reconciler.replicas.contact import LOST_SECONDS, STALE_SECONDS, Contact, CutOff
 from reconciler.replicas.following import Following
 from reconciler.store.contract import Notice, Store, StoreFault
@@ -158,7 +158,7 @@ async def test_a_revision_is_waited_for(world: World, monkeypatch: pytest.Monkey
 
 async def test_without_contact_nothing_is_waited_for(world: World) -> None:
     world.told.is_lost = True
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(following_module.WAIT_SECONDS / 2):
         assert not await world.following.knows(8)
         with pytest.raises(StoreFault, match="does not reach the database"):
             await world.following.catch_up()
@@ -219,6 +219,62 @@ async def test_a_change_of_another_replica_drops_it_too(world: World, told: Comm
     world.store.announce(told)
     second = await cache.get(rows.PROJECT, key)
     assert (second == first, second is first) == (True, False)
+
+
+LISTED = ListQuery(rows.PROJECT, rows.KIND, after="", limit=10, selector="", is_full=True)
+
+
+async def texts_of(*texts: bytes) -> AsyncGenerator[bytes, None]:
+    for text in texts:
+        yield text
+
+
+async def read_list(cache: ResourceCache, query: ListQuery, *texts: bytes) -> bytes | None:
+    """Pass a list on as it is answered, and return what is kept of it."""
+    assert [text async for text in cache.keeping(query, texts_of(*texts))] == list(texts)
+    return cache.listed(query)
+
+
+@pytest.mark.parametrize(
+    ("told", "stays"),
+    [
+        (Committed(9, [KeyRow(rows.PROJECT, rows.KIND, "new")], is_remote=True), False),
+        (Committed(9, [KeyRow(rows.PROJECT, rows.KIND, "")], is_remote=True), False),
+        (Committed(9, (), released=True), False),
+        (Committed(9, [KeyRow(rows.PROJECT, "Processor", "new")], is_remote=True), True),
+        (Committed(9, [KeyRow("other", rows.KIND, "new")], is_remote=True), True),
+        (Committed(9, (), is_remote=True), True),
+    ],
+)
+async def test_a_list_is_kept_until_its_kind_changes(world: World, told: Committed, stays: bool) -> None:
+    cache = ResourceCache(world.store)
+    assert cache.listed(LISTED) is None
+    assert await read_list(cache, LISTED, b"[", b"a", b"]") == b"[a]"
+    assert await read_list(cache, LISTED, b"[]") == b"[]"
+    assert cache.listed(LISTED._replace(limit=9)) is None
+    world.store.announce(told)
+    assert cache.listed(LISTED) == (b"[]" if stays else None)
+    await cache.clear()
+    assert cache.listed(LISTED) is None
+
+
+async def test_a_list_that_changes_while_it_is_read_is_not_kept(world: World) -> None:
+    cache = ResourceCache(world.store)
+    reading = cache.keeping(LISTED, texts_of(b"[", b"]"))
+    await anext(reading)
+    world.store.announce(Committed(9, [KeyRow(rows.PROJECT, rows.KIND, "new")], is_remote=True))
+    assert [text async for text in reading] == [b"]"]
+    assert cache.listed(LISTED) is None
+
+
+async def test_long_lists_and_many_lists_are_not_kept(world: World) -> None:
+    cache = ResourceCache(world.store)
+    assert await read_list(cache, LISTED, *[b"x" * 1024] * 1025) is None
+    assert await read_list(cache, LISTED, *[b"x" * 1024] * 1024) is not None
+    queries = [LISTED._replace(limit=number) for number in range(100, 200)]
+    for query in queries:
+        await read_list(cache, query, b"[]")
+    assert [query for query in (LISTED, *queries) if cache.listed(query) is not None] == queries[-32:]
 
 
 async def test_memory_is_bounded(world: World) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from reconciler.replicas.keeper import MOST_GIVEN, WORK, Group, Shares, shares
-from reconciler.store.records import Beat, HeldLease, ReplicaRow
+from reconciler.store.replica_records import Beat, HeldLease, ReplicaRow
 
 ONES: tuple[Group, ...] = tuple((f"r{number}",) for number in range(7))
 

@@ -86,6 +86,14 @@ def test_a_trusted_proxy_may_have_more(daemon: Daemon) -> None:
         assert not any(closed(silent))
 
 
+def test_a_trusted_proxy_may_have_more_where_ipv6_listens_too(tmp_path: Path) -> None:
+    settings = {"listen": "[::]:0", "insecure": True, "trustedProxies": [PROXY]}
+    with daemons.running(tmp_path / "daemon", settings=settings) as daemon, Clients(daemon) as clients:
+        silent = clients.silent(connections.OF_ONE_ADDRESS + 50, PROXY)
+        assert clients.is_live()
+        assert not any(closed(silent))
+
+
 def test_when_all_places_are_taken_the_oldest_without_a_request_ends(daemon: Daemon) -> None:
     with Clients(daemon) as clients:
         working = clients.open(OTHER)

@@ -15,7 +15,7 @@ from reconciler.server import serving
 
 pytestmark = pytest.mark.anyio
 
-SOON = 5.0  # seconds, the most that any of these may take
+SOON = 20.0  # seconds, the most that any of these may take
 LINES = b"Host: x\r\nX-Key: a key\r\n"
 LENGTH = b"Content-Length: 4\r\n"
 PLAIN = b"POST /logs HTTP/1.1\r\n" + LINES + LENGTH + b"\r\nbody"

@@ -78,7 +78,7 @@ async def test_a_clock_that_jumps_forward_stops_neither_the_loop_nor_the_work(cl
         while work.begun < 2:
             await asyncio.sleep(SOON)
             turns.append(loop.time())
-    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) < 0.5
+    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) < 5.0
     assert turns[-1] - turns[0] < PATIENCE
 
 

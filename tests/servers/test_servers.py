@@ -144,9 +144,10 @@ def test_chaos_passes_refuses_resets_stalls_trickles_and_cuts() -> None:
         assert receive(proxy.port) == b"x" * 5_000
         assert time.monotonic() - begun > 0.15
         proxy.fault = chaos.stall(after=10)
-        with socket.create_connection(("127.0.0.1", proxy.port), timeout=0.1) as client:
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
             client.sendall(b"?")
             assert client.recv(1000) == b"x" * 10
+            client.settimeout(0.1)
             with pytest.raises(TimeoutError):
                 client.recv(1000)
             assert (proxy.open, proxy.stalled) == (1, 1)

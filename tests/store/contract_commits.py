@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from reconciler.store.contract import Moved, Store, StoreFault
-from reconciler.store.records import ApprovalRow, Changes, Record, SuspensionRow, VersionRow
+from reconciler.store.records import Changes, Record, VersionRow
+from reconciler.store.repository_records import ApprovalRow, SuspensionRow
 from tests.store import looking, rows
 from tests.store.contract_lineages import lineage
 from tests.store.engines import Engine

@@ -5,7 +5,8 @@ import pytest
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, PruneWindow
 from reconciler.store.contract import Moved, Store
-from reconciler.store.records import Changes, Held, Record, Remembered
+from reconciler.store.records import Changes, Record
+from reconciler.store.repository_records import Held, Remembered
 from tests.store import rows
 from tests.store.engines import Engine
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from reconciler.store.contract import Store
-from reconciler.store.records import Changes, Record, SuspensionRow
+from reconciler.store.records import Changes, Record
+from reconciler.store.repository_records import SuspensionRow
 from tests.store import rows
 from tests.store.engines import Engine
 

@@ -8,7 +8,8 @@ import pytest
 from reconciler.model.names import Key
 from reconciler.model.outcomes import StoredState
 from reconciler.store.contract import BATCH, Store, StoreFault
-from reconciler.store.records import Changes, FileRow, Record, StoredDocument
+from reconciler.store.records import Changes, Record, StoredDocument
+from reconciler.store.repository_records import FileRow
 from tests.store import rows
 from tests.store.engines import Engine
 

@@ -14,9 +14,9 @@ from reconciler.store.records import (
     PastRouteRow,
     Record,
     SessionRow,
-    SuspensionRow,
     VersionRow,
 )
+from reconciler.store.repository_records import SuspensionRow
 from tests.auth import directories
 from tests.store import contract_access, contract_operations, contract_prunes, contract_renderings, rows
 from tests.store.engines import Engine

@@ -10,21 +10,23 @@ from reconciler.model.names import Key
 from reconciler.model.values import Value
 from reconciler.planner.changes import origin_row
 from reconciler.store.records import (
-    ApprovalRow,
     AuditRow,
     Changes,
-    FileRow,
     HeadRow,
     HeadStatusRow,
-    HeldRow,
     KeyRow,
     OriginRow,
-    PruneRow,
     ReferenceRow,
+    VersionRow,
+)
+from reconciler.store.repository_records import (
+    ApprovalRow,
+    FileRow,
+    HeldRow,
+    PruneRow,
     RepositoryRow,
     RunRow,
     StatusRow,
-    VersionRow,
     WantedRow,
 )
 

@@ -222,6 +222,14 @@ def test_a_damaged_one_is_set_aside_with_its_logs_and_a_new_one_takes_its_place(
     assert [one.name for one in path.parent.glob("ops.db-*")] == []
 
 
+def test_the_damage_is_told_as_sqlite_tells_it_without_its_heading(path: Path) -> None:
+    asyncio.run(_fill(path))
+    with path.open("r+b") as file:
+        file.seek(36)  # the number of free pages, in the header of a database
+        file.write((7).to_bytes(4, "big"))
+    assert files.damage(path) == "Main freelist: size is 0 but should be 7"
+
+
 def test_what_is_not_damaged_is_not_set_aside(path: Path) -> None:
     assert files.set_aside_damaged(path, at=NOW) is None
     for content in ("", "create table theirs (name text)"):

@@ -16,8 +16,9 @@ from reconciler.worker import child, sandbox
 from reconciler.worker.messages import Answer, CommitJob, CommitPlanned, Envelope, Part, Ready
 from tests.worker import unconfined
 
-REST_SECONDS = 1.0
+STEP_SECONDS = 0.01
 ARMED = "armed"  # a file of this name among the marks: without it nothing happens
+WOKEN = "woken"  # another one: with it, what rests goes on
 
 
 class Step(StrEnum):
@@ -36,7 +37,7 @@ class Harm(StrEnum):
 
     KILL = "kill"
     HANG = "hang"
-    REST = "rest"  # it goes on after a moment
+    REST = "rest"  # it goes on once it is woken
     STARVE = "starve"  # it wants more memory than it may have
 
 
@@ -52,9 +53,14 @@ def arm(marks: Path) -> None:
     (marks / ARMED).touch()
 
 
+def wake(marks: Path) -> None:
+    """Have it go on where it rests."""
+    (marks / WOKEN).touch()
+
+
 def ends(marks: Path) -> int:
     """How often it was killed."""
-    return sum(1 for mark in marks.iterdir() if mark.name != ARMED)
+    return sum(1 for mark in marks.iterdir() if mark.name not in (ARMED, WOKEN))
 
 
 class Death:
@@ -81,7 +87,9 @@ class Death:
                 bytearray(sandbox.ADDRESS_SPACE_BYTES)
             if self._harm is Harm.KILL:
                 os.kill(self._process, signal.SIGKILL)
-            time.sleep(REST_SECONDS if self._harm is Harm.REST else 60)
+            end = time.monotonic() + 60
+            while time.monotonic() < end and not (self._marks / WOKEN).exists():
+                time.sleep(STEP_SECONDS)
 
 
 class Child(child.Worker):

@@ -97,7 +97,7 @@ async def test_a_file_over_which_a_careful_reader_hangs_twice_is_set_aside(tmp_p
         commit_job().context, store=str(store.path), hmac_key=await store.hmac_key(), api_versions=API_VERSIONS, at=AT
     )
     job = commit_job(context=context, mirror=str(source.path / ".git"), commit=head)
-    reader = WorkerClient(command=crashing.COMMAND, seconds={**SECONDS, CommitJob: WorkerSeconds(run=60.0, file=0.3)})
+    reader = WorkerClient(command=crashing.COMMAND, seconds={**SECONDS, CommitJob: WorkerSeconds(run=60.0, file=1.0)})
     reader.memory.suspect(job)  # it hung before, and nobody knew over which file
     answered = await reader.plan(job)
     assert isinstance(answered.planned, CommitPlanned)

@@ -216,7 +216,7 @@ async def test_a_plan_that_hangs_under_the_lock_is_given_up_and_made_again_alone
     marks = tmp_path / "marks"
     command = dying.command(Step.PART, 2, marks=marks, harm=Harm.HANG)
     dying.arm(marks)
-    reader = WorkerClient(command=command, seconds={**SECONDS, CommitJob: WorkerSeconds(run=60.0, locked=1.0)})
+    reader = WorkerClient(command=command, seconds={**SECONDS, CommitJob: WorkerSeconds(run=60.0, locked=3.0)})
     large.name(large.first)
     async with world(tmp_path / "disturbed", large.empty, reader=reader) as disturbed, asyncio.timeout(60):
         await disturbed.follow_it(large.source)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from reconciler.git.snapshots import Snapshot
 from reconciler.store import engines
-from reconciler.store.records import Changes, Record, RepositoryRow
+from reconciler.store.records import Changes, Record
+from reconciler.store.repository_records import RepositoryRow
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker import commits
 from reconciler.worker.messages import CommitPlanned, Context

@@ -150,11 +150,11 @@ async def test_a_job_that_hangs_in_a_file_says_so_before_its_own_time_is_over(
 
 
 async def test_each_file_of_a_job_has_a_time_of_its_own(worker: SpokenWorker) -> None:
-    async with worker.started({CommitJob: WorkerSeconds(run=8.0, file=1.0)}) as child:
+    async with worker.started({CommitJob: WorkerSeconds(run=30.0, file=2.0)}) as child:
         asked = await worker.asked(child, 1, commit_job())
         for blob in ("a", "b", "c"):
             worker.say(1, At(blob))
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.8)
         worker.say(1, Failed("It cannot be done."))
         with pytest.raises(Refused, match=r"^It cannot be done\.$"):
             await asked

@@ -14,8 +14,8 @@ from reconciler.settings import scalars
 
 # The algorithms by which an ID token may be signed.
 #
-# The list is ours: what a provider says it supports can only make it shorter. On it are those whose verifying key is
-# public (RFC 7518, 3.3 to 3.5; RFC 8037; RFC 9864), so no key that anybody can read makes a signature. `none` is none.
+# The list is ours; a provider can only make it shorter. It has the algorithms with a public verifying key (RFC 7518,
+# 3.3 to 3.5; RFC 8037; RFC 9864), so nobody can sign with a key that is readable. `none` is not in it.
 
 PINNED: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -25,18 +25,18 @@ DEFAULT: Final = ("RS256",)  # of a provider that does not say (OpenID Connect C
 
 
 class NotAnObject(ValueError):
-    """The bytes are no JSON object."""
+    """The bytes are not a JSON object."""
 
 
 def json_object(data: bytes) -> Mapping[str, object]:
-    """The JSON object that a stranger wrote. Raises NotAnObject."""
+    """Parse a JSON object from outside. Raises NotAnObject."""
     try:
         return msgspec.json.decode(data, type=dict[str, object])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         raise NotAnObject from None
 
 
-# Which provider, and as whom.
+# The provider and the client.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class ProviderConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderLimits:
-    """Seconds and bytes."""
+    """The limits on requests to the provider, in seconds and bytes."""
 
-    request_seconds: float = 10.0  # for connecting, asking and the whole answer together
+    request_seconds: float = 10.0  # for the connection, the request and the whole answer together
     document_bytes: int = 256 << 10  # of the discovery document, and of the key set
-    token_bytes: int = 1 << 20  # of the token endpoint's answer: whoever is in 10,000 groups must get in
-    lifetime_seconds: float = 3600.0  # of the discovery document and of the keys; then they are asked for again
-    pause_seconds: float = 1.0  # after a failure, in which nobody else asks
-    rotation_seconds: float = 10.0  # between two times that a token of an unknown key has the keys asked for
+    token_bytes: int = 1 << 20  # of the token endpoint's answer: a person in 10,000 groups must be able to sign in
+    lifetime_seconds: float = 3600.0  # of the discovery document and of the keys; then they are fetched again
+    pause_seconds: float = 1.0  # after a failure, without another request
+    rotation_seconds: float = 10.0  # between two fetches of the keys because a token has an unknown key
 
 
 LIMITS = ProviderLimits()
@@ -74,13 +74,13 @@ LIMITS = ProviderLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAnswer:
-    """One thing that is asked of the provider."""
+    """The expected answer to one kind of request to the provider."""
 
     what: str  # as a sentence names it: `the discovery document`
     url: str
     most_bytes: int
-    statuses: frozenset[int] = frozenset({200})  # of answers that are looked at
-    members: frozenset[str] | None = None  # those of the JSON object that are let through; None: all
+    statuses: frozenset[int] = frozenset({200})  # of answers that are read
+    members: frozenset[str] | None = None  # the members of the JSON object that are kept; None: all
 
 
 # Errors of a sign-in, by who can mend them.
@@ -95,21 +95,22 @@ STOPPING = "The service is stopping; sign in when it runs again."
 
 
 class ProviderUnreachable(errors.Transient):
-    """The provider does not answer, or not as a provider does; one sentence, nothing of what it sent."""
+    """The provider gives no valid answer. The message is one sentence without text from the provider."""
 
 
 class ProviderUnfit(errors.Refused):
-    """The provider is not the one that is configured, or offers nothing that is safe: the operator must look."""
+    """The provider is not the configured one, or offers nothing safe; the operator must correct it."""
 
 
 class NotProved(errors.Refused):
-    """The callback proves nobody: a wrong state, a code that was used, a token that is not for us."""
+    """The callback proves no identity: the state is wrong, the code was used, or the token is not for us."""
 
 
 class Declined(errors.Refused):
-    """The provider, or the person there, said no (`access_denied` and the like, OpenID Connect Core 1.0, 3.1.2.6).
+    """The provider, or the person there, refused the sign-in (`access_denied` and the like, OpenID Connect Core 1.0,
+    3.1.2.6).
 
-    `told` is what it says, its own description too, for the log alone: whoever made the link wrote it.
+    `told` is the error with its description, for the log only: anybody who makes a link can write this text.
     """
 
     def __init__(self, message: str, *, told: str) -> None:
@@ -118,7 +119,7 @@ class Declined(errors.Refused):
 
 
 def quoted(value: object) -> str:
-    """A short text of the provider's for a sentence: on one line, visible, cut off."""
+    """Return a text of the provider for a sentence: short, visible and on one line."""
     text = model_text.visible(value[: LONGEST_QUOTE + 1]) if isinstance(value, str) else "no text"
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
 
@@ -140,7 +141,7 @@ class ProviderDocument:
     jwks_uri: str
     end_session_endpoint: str | None
     algorithms: frozenset[str]  # those that it offers and that are pinned
-    auth_method: str  # how this service says who it is (OpenID Connect Core 1.0, 9)
+    auth_method: str  # how this service authenticates (OpenID Connect Core 1.0, 9)
     names_itself: bool  # it adds `iss` to every redirect back (RFC 9207, 3)
     scopes: tuple[str, ...]  # those that it offers; empty when it does not say
 
@@ -151,7 +152,7 @@ def discovery_url(issuer: str) -> str:
 
 
 def provider_document(told: Mapping[str, object], *, issuer: str) -> ProviderDocument:
-    """Read the document of the configured provider. Raises Unfit for another provider's, or an unsafe one."""
+    """Read the document of the configured provider. Raises ProviderUnfit for another provider's, or an unsafe one."""
     if told.get("issuer") != issuer:  # character by character (Discovery, 4.3)
         raise ProviderUnfit(
             f"The provider at {quoted(issuer)} says that its issuer is {quoted(told.get('issuer'))}; set "
@@ -159,7 +160,7 @@ def provider_document(told: Mapping[str, object], *, issuer: str) -> ProviderDoc
         )
     if "code" not in _offered(told, "response_types_supported", ("code",)):
         raise ProviderUnfit(_lacks(issuer, "the response type `code`"))
-    # A provider that does not tell may know PKCE all the same, and ignores it when not (RFC 7636, 5).
+    # A provider that does not list PKCE may support it nevertheless, and otherwise ignores it (RFC 7636, 5).
     if "S256" not in _offered(told, "code_challenge_methods_supported", ("S256",)):
         raise ProviderUnfit(_lacks(issuer, "PKCE with `S256`"))
     offered = _offered(told, "id_token_signing_alg_values_supported", DEFAULT)
@@ -172,7 +173,7 @@ def provider_document(told: Mapping[str, object], *, issuer: str) -> ProviderDoc
         raise ProviderUnfit(_lacks(issuer, f"`{_BASIC}` or `{_POST}` at its token endpoint"))
     end_session = told.get("end_session_endpoint")
     if not isinstance(end_session, str) or not _is_safe(end_session, issuer=issuer):
-        end_session = None  # signing out there is a kindness: without a safe place for it people sign out here alone
+        end_session = None  # signing out there is optional: without a safe URL, people only sign out here
     return ProviderDocument(
         issuer=issuer,
         authorization_endpoint=_endpoint(told, "authorization_endpoint", issuer=issuer),
@@ -187,7 +188,7 @@ def provider_document(told: Mapping[str, object], *, issuer: str) -> ProviderDoc
 
 
 def requested_scopes(configuration: ProviderConfiguration, document: ProviderDocument) -> tuple[str, ...]:
-    """Return the scopes to ask for: those of the settings, and `groups` where it is wanted and offered."""
+    """Return the scopes to request: those of the settings, and `groups` if it is wanted and offered."""
     if configuration.wants_groups and GROUPS in document.scopes and GROUPS not in configuration.scopes:
         return (*configuration.scopes, GROUPS)
     return configuration.scopes
@@ -204,7 +205,7 @@ def _lacks(issuer: str, what: str) -> str:
 
 
 def _offered(told: Mapping[str, object], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    """The strings of a member; the default when it is not told, nothing when it is no array of strings."""
+    """Return the strings of a member; the default without the member, nothing if it is no array of strings."""
     value = told.get(name)
     if value is None:
         return default
@@ -219,7 +220,9 @@ def _endpoint(told: Mapping[str, object], name: str, *, issuer: str) -> str:
 
 
 def _is_safe(url: str, *, issuer: str) -> bool:
-    """Return True when a request there reaches the provider alone: https, or this machine when the issuer is on it."""
+    """Return True if a request to the URL reaches only the provider: by https, or on this machine if the issuer is on
+    it.
+    """
     parts = _split(url)
     if parts is None or not parts.hostname or parts.username is not None or parts.fragment:
         return False

@@ -1,8 +1,7 @@
 """Bounded requests to the provider.
 
-Each request has a client and a connection of its own: sign-ins are rare, and nothing is left open that outlives the
-loop. No redirect is followed, no cookie kept, nothing taken from the environment, nothing decompressed, so that little
-can never become much.
+Each request has a client and a connection of its own: sign-ins are rare, and no connection outlives the loop.
+Redirects, cookies and the environment are ignored. Nothing is decompressed, so that a small answer cannot become large.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ HEADERS = {
 
 
 class ProviderClient:
-    """Asks one provider; use it from one loop."""
+    """The client of one provider; use it from one loop."""
 
     def __init__(self, *, proxy: str, ca_file: Path | None, limits: ProviderLimits) -> None:
         """`proxy` is a URL or empty; without `ca_file` the system's authorities are trusted."""
@@ -46,21 +45,25 @@ class ProviderClient:
         self._closed = False
 
     def close(self) -> None:
-        """Ask nothing more. What is under way ends now, as Unreachable: whoever stops is not kept waiting by it."""
+        """Refuse further requests. Requests in progress end now with ProviderUnreachable, so that they do not delay a
+        stop.
+        """
         self._closed = True
         for limit in self._under_way:
             if not limit.expired():
                 limit.reschedule(0)
 
     async def obj(self, asked: ProviderAnswer) -> Mapping[str, object]:
-        """The JSON object at a URL. Raises Unreachable, Unfit."""
+        """Return the JSON object at a URL. Raises ProviderUnreachable, ProviderUnfit."""
         async with self.bounded(asked) as transport, transport:
             answer = await transport.handle_async_request(httpx2.Request("GET", asked.url, headers=HEADERS))
             return discovery.json_object(answer.content)
 
     @contextlib.asynccontextmanager
     async def bounded(self, asked: ProviderAnswer) -> AsyncIterator[httpx2.AsyncBaseTransport]:
-        """A transport for one request within the limits; what fails within the block is told as Unreachable, Unfit."""
+        """Yield a transport for one request within the limits. Raises ProviderUnreachable, ProviderUnfit for failures
+        in the context.
+        """
         if self._closed:
             raise ProviderUnreachable(STOPPING)
         try:
@@ -69,10 +72,10 @@ class ProviderClient:
                 try:
                     proxy = None
                     if discovery.is_local(asked.url):
-                        # Plain http stays on this machine, so it goes past the proxy: that would see the secret.
-                        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, and is not asked
+                        # Plain http is only for this machine, and does not use the proxy, which would see the secret.
+                        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no authority, and is not used
                     else:
-                        # Read anew: another file may be there.
+                        # Read again each time: the file may have been replaced.
                         trusted = await asyncio.to_thread(_trusted, self._ca_file)
                         if self._proxy:
                             context = trusted if self._proxy.startswith("https:") else None
@@ -91,7 +94,7 @@ class ProviderClient:
 
 
 class _Bounded(httpx2.AsyncBaseTransport):
-    """Passes on JSON objects of a bounded size, and of their heads the status alone."""
+    """A transport that lets only bounded JSON objects through, and only the status of their heads."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, asked: ProviderAnswer) -> None:
         self._inner = inner
@@ -117,7 +120,7 @@ class _Bounded(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
     async def _body(self, response: httpx2.Response) -> bytes:
-        """Raises Unreachable for more than is read."""
+        """Read the body. Raises ProviderUnreachable if it is too large."""
         body = bytearray()
         async for chunk in response.aiter_raw():
             body += chunk
@@ -135,7 +138,7 @@ def _not_given(asked: ProviderAnswer, status: int) -> str:
 
 
 def _why(problem: Exception) -> str:
-    """A failure of the connection, in our words."""
+    """Describe a failure of the connection in our words."""
     if "CERTIFICATE_VERIFY_FAILED" in str(problem):
         return "is behind a certificate that is not trusted (`outbound.caFile` can name its authority)"
     if isinstance(problem, httpx2.ProxyError):
@@ -146,12 +149,12 @@ def _why(problem: Exception) -> str:
 
 
 def _trusted(ca_file: Path | None) -> ssl.SSLContext:
-    """Read the authorities; on a thread, since it takes time."""
+    """Read the trusted authorities. It takes time, so call it on a thread."""
     if ca_file is None:
         return ssl.create_default_context()
     try:
         text = bounded_io.read_file(ca_file, limit=MOST_AUTHORITIES).decode()
-        if not text.strip():  # for which OpenSSL is not asked: Python would trust the system's
+        if not text.strip():  # for an empty text, Python would trust the system's authorities
             raise ValueError
         return ssl.create_default_context(cadata=text)
     except (OSError, ValueError, bounded_io.NotAFile, bounded_io.FileTooLarge):

@@ -1,4 +1,4 @@
-"""One sign-in on its way through a provider, and signing out there."""
+"""The state of one sign-in through a provider, and the URL to sign out there."""
 
 import base64
 import hmac
@@ -10,29 +10,28 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-# One sign-in on its way through a provider: what the browser must bring back, and the sealed text that it carries.
+# The state of one sign-in: the values that the browser must return, in a sealed text that it keeps.
 #
-# The browser keeps it instead of the service: nobody can fill a table of begun sign-ins, and one that was begun before
-# a restart goes on after it. Sealed means: signed with HMAC-SHA-256 under a key of the service, and nothing secret from
-# the browser that carries it is in it (RFC 7636 keeps the verifier from whoever reads the redirect, not from the
-# browser).
+# The browser keeps it instead of the service, so nobody can fill a table of sign-ins, and a sign-in survives a restart.
+# Sealed means signed with HMAC-SHA-256 under a key of the service. The browser may read all of it: RFC 7636 hides the
+# verifier from readers of the redirect, not from the browser.
 
-LIFETIME_SECONDS = 600.0  # for whoever has to look for a second factor
-LEEWAY_SECONDS = 60.0  # a clock that was set back by less does not end what was begun
+LIFETIME_SECONDS = 600.0  # enough to find a second factor
+LEEWAY_SECONDS = 60.0  # a clock that is set back by less does not end sign-ins in progress
 SECRET_BYTES = 32  # each of state, nonce and verifier
 LONGEST_PATH = 1024  # characters
-HOME = "/"  # where whoever has nowhere else to go is led
+HOME = "/"  # the path without another one
 
-_PURPOSE: Final = b"reconciler sign-in flow 2\0"  # a key that signs other things signs none that passes for this
-# Plain segments and a plain query. Without escapes, colons, and dots at the beginning of a segment, no browser and no
-# proxy reads another path or another host out of it.
+_PURPOSE: Final = b"reconciler sign-in flow 2\0"  # a signature for another purpose is not valid here
+# Plain segments and a plain query. There are no escapes, colons, and dots at the beginning of a segment, so browsers
+# and proxies cannot understand another path or host.
 _SEGMENT: Final = "[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
 _LOCAL: Final = re.compile(rf"/(?:{_SEGMENT}/)*(?:{_SEGMENT})?(?:\?(?:[A-Za-z0-9._~=&+-]|%[0-9A-Fa-f]{{2}})*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A sign-in that was begun. `back` is the local path to return to; `invitation` a code to be taken at the end."""
+    """A sign-in in progress. `back` is the local path for the return, `invitation` a code to use at the end."""
 
     state: str
     nonce: str
@@ -43,18 +42,18 @@ class Flow:
 
 
 def local_path(text: str) -> str:
-    """The text when it is a plain path of this service, with its query or without; else `/`."""
+    """Return the text if it is a plain path of this service, with or without a query; otherwise `/`."""
     return text if len(text) <= LONGEST_PATH and _LOCAL.fullmatch(text) else HOME
 
 
 def begin_flow(*, back: str, invitation: str, now: float) -> Flow:
-    """A new one. A `back` that is no local path leads to `/`."""
+    """Begin a sign-in. A `back` that is no local path becomes `/`."""
     state, nonce, verifier = (secrets.token_urlsafe(SECRET_BYTES) for _ in range(3))
     return Flow(state, nonce, verifier, local_path(back), now, invitation)
 
 
 def seal_flow(flow: Flow, *, key: bytes) -> str:
-    """As a cookie's value."""
+    """Return the flow as the value of a cookie."""
     body = base64.urlsafe_b64encode(msgspec.json.encode(flow)).decode()
     return f"{body}.{_signature(body, key)}"
 
@@ -78,7 +77,7 @@ LONGEST_HINT = 4096  # characters: servers refuse a longer line, and with the hi
 
 
 def sign_out_url(endpoint: str, *, id_token: str, client_id: str, back: str) -> str:
-    """The endpoint with its own query and ours (2)."""
+    """Return the URL of the endpoint with its own query and our parameters (section 2)."""
     hint = {"id_token_hint": id_token} if 0 < len(id_token) <= LONGEST_HINT else {}
     added = urlencode({**hint, "client_id": client_id, "post_logout_redirect_uri": back})
     parts = urlsplit(endpoint)

@@ -45,7 +45,7 @@ AGAIN = "begin again at the sign-in page"
 
 
 def is_callback_of(callback: Mapping[str, list[str]], flow: Flow) -> bool:
-    """Return True when it has the state of this sign-in once: this browser began it."""
+    """Return True if the callback has the state of this sign-in once, so that this browser began it."""
     states = callback.get("state", [])
     return len(states) == 1 and hmac.compare_digest(
         states[0].encode("utf-8", "surrogatepass"), flow.state.encode("utf-8")
@@ -53,18 +53,18 @@ def is_callback_of(callback: Mapping[str, list[str]], flow: Flow) -> bool:
 
 
 def callback_code(callback: Mapping[str, list[str]], document: ProviderDocument) -> str:
-    """The authorization code. Raises NotProved, and Declined for an error of the provider's."""
+    """Return the authorization code. Raises NotProved, and Declined for an error from the provider."""
     if any(len(values) != 1 for values in callback.values()):  # RFC 6749, 3.1
         raise NotProved(f"The provider's answer has a parameter twice; {AGAIN}.")
     told = {name: values[0] for name, values in callback.items()}
     issuer, error, code = told.get("iss", ""), told.get("error", ""), told.get("code", "")
-    # An answer of another provider is not taken for ours (RFC 9207, 2.4).
+    # Refuse an answer of another provider (RFC 9207, 2.4).
     if issuer and issuer != document.issuer:
         raise NotProved(f"The answer is another provider's, not {document.issuer}'s; {AGAIN}.")
     if not issuer and document.names_itself:
         raise NotProved(f"The answer does not say which provider it is from, as {document.issuer}'s do; {AGAIN}.")
     if error:
-        # What the provider adds is its own text: it is logged, bounded and on one line, and not shown.
+        # The description is text of the provider: it is logged, bounded and on one line, and never shown.
         known = error if _ERROR.fullmatch(error) else "an error that it does not name"
         description = f": {quoted(told['error_description'])}" if told.get("error_description") else ""
         sentence = f"The provider did not sign you in ({known}); try again, or ask whoever runs it."
@@ -74,10 +74,10 @@ def callback_code(callback: Mapping[str, list[str]], document: ProviderDocument)
     return code
 
 
-MOST_STATES = 20_000  # that came back once already, some 4 MB
+MOST_STATES = 20_000  # of used callbacks, about 4 MB
 
 
-# A value that is fetched from somewhere and kept for a while, however many want it at once.
+# A value that is fetched once for all concurrent callers, and cached for a while.
 #
 #     fresh (lifetime)     kept
 #     older                fetched again; when nobody answers, what was kept serves on
@@ -89,7 +89,7 @@ LONG_AGO = -math.inf  # seconds on the monotonic clock
 
 
 class CachedFetch(Generic[Value]):
-    """Belongs to the running loop. `fetch` raises ReconcilerError, and has a limit of time of its own."""
+    """A cached value of the running loop. `fetch` raises ReconcilerError, and has its own time limit."""
 
     def __init__(
         self, fetch: Callable[[], Awaitable[Value]], *, limits: ProviderLimits, monotonic: Callable[[], float]
@@ -97,7 +97,7 @@ class CachedFetch(Generic[Value]):
         self._fetch = fetch
         self._limits = limits
         self._monotonic = monotonic
-        self._lock = asyncio.Lock()  # one fetch at a time: whoever waits for it gets what came of it
+        self._lock = asyncio.Lock()  # one fetch at a time: callers that wait get its result
         self._value: Value | None = None
         self._fetched = LONG_AGO
         self._failure: ReconcilerError | None = None
@@ -105,7 +105,7 @@ class CachedFetch(Generic[Value]):
         self._forced = LONG_AGO
 
     async def get(self) -> Value:
-        """The value; an older one when a new one is out of reach. Raises what fetching it raises."""
+        """Return the value. If it cannot be fetched again, return the cached one. Raises the errors of `fetch`."""
         async with self._lock:
             if self._value is not None and self._monotonic() - self._fetched < self._limits.lifetime_seconds:
                 return self._value
@@ -117,7 +117,9 @@ class CachedFetch(Generic[Value]):
                 return self._value
 
     async def newer(self, than: Value) -> Value:
-        """Another value than this one, which was not good enough; the same when it must not be fetched again yet."""
+        """Return a newer value than this one, which was not sufficient; the same one if it must not be fetched again
+        yet.
+        """
         async with self._lock:
             if self._value is not None and self._value is not than:
                 return self._value
@@ -128,7 +130,9 @@ class CachedFetch(Generic[Value]):
             return value
 
     async def _fetch_and_keep(self) -> Value:
-        """Fetch it, unless that failed a moment ago: then raise the same, anew, since each has a trace of its own."""
+        """Fetch the value, unless that failed a moment ago: then raise the same error again, as a copy with a trace of
+        its own.
+        """
         if self._failure is not None and self._monotonic() - self._failed < self._limits.pause_seconds:
             raise type(self._failure)(self._failure.message)
         try:
@@ -142,7 +146,7 @@ class CachedFetch(Generic[Value]):
 
 # The OpenID Connect provider: the authorization code flow with PKCE (OpenID Connect Core 1.0, 3.1; RFC 7636).
 #
-# The libraries are imported when there is a provider, not when this module is named: most services have none.
+# The libraries are imported when there is a provider, not with this module: most services have none.
 
 
 class Provider:
@@ -170,18 +174,18 @@ class Provider:
         self._spent = OnceOnly(MOST_STATES)
 
     async def check(self) -> None:
-        """Raise Unreachable or Unfit when it cannot be used at this moment."""
+        """Raise ProviderUnreachable or ProviderUnfit if the provider cannot be used now."""
         await self._document.get()
         await self._keys.get()
 
     async def authorization(self, flow: Flow) -> str:
-        """Return the URL at which the browser signs in. Raises Unreachable, Unfit."""
+        """Return the URL at which the browser signs in. Raises ProviderUnreachable, ProviderUnfit."""
         return await self._tokens.authorization_url(self._configuration, await self._document.get(), flow)
 
     async def proved(self, callback: Mapping[str, list[str]], flow: Flow) -> ProvedIdentity:
-        """Return the person who came back. `callback` has every parameter of the redirect's query.
+        """Return the proved person. `callback` has all parameters of the redirect's query.
 
-        A state opens one callback only. Raises NotProved, Declined, Unreachable, Unfit.
+        A state is valid for one callback. Raises NotProved, Declined, ProviderUnreachable, ProviderUnfit.
         """
         if not is_callback_of(callback, flow):
             raise NotProved(f"This browser did not begin this sign-in; {AGAIN}.")
@@ -200,8 +204,8 @@ class Provider:
         return await self._judged(tokens, document, flow)
 
     async def end_session(self, *, id_token: str) -> str | None:
-        """Return the URL to sign out there as well (OpenID Connect RP-Initiated Logout 1.0); None when the provider
-        offers none or cannot be asked at this moment.
+        """Return the URL to sign out there as well (OpenID Connect RP-Initiated Logout 1.0); None if the provider
+        offers none, or cannot be reached now.
         """
         try:
             document = await self._document.get()
@@ -217,15 +221,15 @@ class Provider:
         )
 
     async def close(self) -> None:
-        """Ask it nothing more; what is under way ends as Unreachable."""
+        """Refuse further requests. Requests in progress end with ProviderUnreachable."""
         self._fetching.close()
 
     async def _judged(self, tokens: "Tokens", document: ProviderDocument, flow: Flow) -> ProvedIdentity:
-        """Return the person of an ID token; when no kept key signed it, the keys are fetched again."""
+        """Return the person of an ID token. If no cached key signed it, fetch the keys again."""
         among = await self._keys.get()
         signed = self._tokens.signed_payload(tokens.id_token, allowed=document.algorithms, among=among)
         if signed is None:
-            await self._newer_document(document)  # the keys may have moved
+            await self._newer_document(document)  # the URL of the keys may have changed
             among = await self._keys.newer(among)
             signed = self._tokens.signed_payload(tokens.id_token, allowed=document.algorithms, among=among)
         if signed is None:
@@ -253,7 +257,7 @@ class Provider:
         return document
 
     async def _newer_document(self, document: ProviderDocument) -> ProviderDocument:
-        """Return the document as it is now, or the same one when it cannot be read, or was a moment ago."""
+        """Return the present document. Return the same one if it cannot be read, or was read a moment ago."""
         try:
             return await self._document.newer(document)
         except ReconcilerError:

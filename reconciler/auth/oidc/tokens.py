@@ -122,11 +122,11 @@ def _basic(client: Any, method: str, uri: str, headers: Any, body: Any) -> tuple
 
 
 class _NoNetwork(httpx2.AsyncBaseTransport):
-    """For what is written, not sent."""
+    """A transport that sends nothing, for requests that are only written."""
 
 
 def _tokens(told: Mapping[str, object]) -> Tokens:
-    """Raises NotProved for an answer without what must be in it (OpenID Connect Core 1.0, 3.1.3.3)."""
+    """Return the tokens in an answer. Raises NotProved if one is missing (OpenID Connect Core 1.0, 3.1.3.3)."""
     id_token, access_token, kind = told.get("id_token"), told.get("access_token"), told.get("token_type")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise NotProved("The provider gave a token of another type than `Bearer`; ask whoever runs it.")
@@ -138,7 +138,9 @@ def _tokens(told: Mapping[str, object]) -> Tokens:
 
 
 def _refused(error: object) -> NotProved | ProviderUnfit | ProviderUnreachable:
-    """An error of the token endpoint, by who can mend it; its description is the provider's own text."""
+    """Return the exception for an error of the token endpoint. Its class says who can correct it. The description is
+    text of the provider.
+    """
     if error in _CODE_FAULTS:
         return NotProved("The provider does not take its code (any more); begin again at the sign-in page.")
     if error in _BUSY:
@@ -156,8 +158,8 @@ def _refused(error: object) -> NotProved | ProviderUnfit | ProviderUnreachable:
 # Checks of an ID token before anything in it is believed (OpenID Connect Core 1.0, 2 and 3.1.3.7).
 
 LEEWAY_SECONDS = 60.0  # between the provider's clock and ours
-# A token with the nonce of a sign-in is never older than the sign-in: nobody knew the nonce before. So this turns away
-# no token that was made for us, however the provider caches, unless its clock is far behind.
+# A token with the nonce of a sign-in cannot be older than the sign-in, because nobody knew the nonce before. So this
+# refuses no token that was made for us, even if the provider caches, unless its clock is far behind.
 OLDEST_SECONDS = LIFETIME_SECONDS
 LONGEST_SUBJECT = 255  # characters (2)
 _WRONG: Final = {
@@ -246,9 +248,9 @@ def _sentence(why: str) -> str:
 
 MOST_KEYS = 100
 SMALLEST_RSA, LARGEST_RSA = 2048, 8192  # bits; NIST SP 800-131A, and what verifies within a millisecond
-_FAULTS: Final = (JoseError, ValueError, TypeError, KeyError)  # that joserfc raises for what it cannot use
+_FAULTS: Final = (JoseError, ValueError, TypeError, KeyError)  # that joserfc raises for unusable input
 Keys: TypeAlias = tuple[jwk.Key, ...]
-warnings.filterwarnings("ignore", category=SecurityWarning)  # that `EdDSA` has another name now is no news to anybody
+warnings.filterwarnings("ignore", category=SecurityWarning)  # joserfc warns that `EdDSA` has a new name
 
 
 class SignedPayload(NamedTuple):

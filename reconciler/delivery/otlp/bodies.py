@@ -5,14 +5,14 @@
 | a string that is JSON | that JSON, every character as it is, without the white space around it |
 | any other string | a string |
 | nothing | `""` |
-| a map | an object in the order of the map; of a key that stands twice, the last value, in the first one's place |
+| a map | an object in the order of the map; a repeated key has its last value at its first place |
 | an array | an array |
 | true, false, an integer, a fraction | the same; integers of 64 bits keep every digit |
 | NaN and the infinities | `"NaN"`, `"Infinity"`, `"-Infinity"` |
 | bytes | a string, in base64 |
 
-Inside of maps and arrays strings are strings, whatever they hold, and what has no value is `null`. A string
-with half of a pair of surrogates is not taken for JSON.
+Inside maps and arrays, strings are strings, even if they are JSON, and a missing value is `null`. A string with half of
+a pair of surrogates does not count as JSON.
 """
 
 import base64
@@ -41,7 +41,7 @@ def read_attributes(resource: Resource) -> Mapping[str, str]:
     Strings are as they are; the others are true and false, decimal integers, fractions as in JSON (`0.5`, `1.0`,
     `1e300`), `NaN`, `Infinity`, `-Infinity`.
 
-    A key that stands twice has the value that stands first, as the Collector reads it. Read are the first 1,000.
+    A repeated key has its first value, as in the Collector. Only the first 1,000 attributes are read.
     """
     found: dict[str, str] = {}
     seen: set[str] = set()
@@ -68,13 +68,13 @@ def _attribute_text(value: AnyValue) -> str | None:
 
 
 def not_finite(number: float) -> str:
-    """Write one of the three doubles that JSON has no number for, as protobuf's JSON does."""
+    """Return the text of NaN or an infinity, as in protobuf's JSON."""
     if math.isnan(number):
         return "NaN"
     return "Infinity" if number > 0 else "-Infinity"
 
 
-SLICE: Final = 1_000  # units of work between two places to pause, about half a millisecond
+SLICE: Final = 1_000  # units of work between two possible pauses, about half a millisecond
 
 _encode: Final = msgspec.json.Encoder().encode
 _raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
@@ -83,11 +83,10 @@ _BEGINS_JSON: Final = frozenset('{["-0123456789tfn \t\r\n')
 
 
 def body_fragments(payload: bytes) -> Iterator[list[bytes]]:
-    """Yield the JSON texts of the records' bodies, in order, some at a time.
+    """Yield lists of the JSON texts of the records' bodies, in order.
 
-    `payload` is a request that `reading` found sound, or several one after another. One list takes about half a
-    millisecond, so that the caller may pause after it; a single body is never divided. Raises MalformedRequest for what
-    is no request at all.
+    `payload` is one request that `reading` accepted, or several, joined. One list takes about half a millisecond, so
+    that the caller may pause after it; a single body is never divided. Raises MalformedRequest if it is no request.
     """
     texts: list[bytes] = []
     work = 0
@@ -122,7 +121,7 @@ def _records(payload: bytes) -> Iterator[bytes]:
 
 
 def _string(text: str) -> bytes:
-    """Most lines of a log are told from JSON by how they begin."""
+    """Return a string body. The first character shows that most log lines are not JSON."""
     if text and text[0] in _BEGINS_JSON:
         try:
             return bytes(_raw(text))
@@ -136,7 +135,7 @@ def _value(value: AnyValue) -> Any:
 
 
 def _nothing(_: AnyValue) -> None:
-    """Return None for a value that is missing, or of a kind that is not for logs."""
+    """Return None: the value is missing, or of a kind that logs do not have."""
 
 
 def _map(value: AnyValue) -> dict[str, Any]:
@@ -168,7 +167,7 @@ _READ: Final[dict[str | None, Callable[[AnyValue], Any]]] = {
 
 
 def test_request(text: str, *, at: int) -> bytes:
-    """An ExportLogsServiceRequest with one record whose body is the text. `at` is Unix milliseconds."""
+    """Return an ExportLogsServiceRequest with one record whose body is the text. `at` is Unix milliseconds."""
     nanoseconds = at * 1_000_000
     record = LogRecord(
         time_unix_nano=nanoseconds,

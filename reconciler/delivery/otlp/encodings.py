@@ -2,8 +2,8 @@
 
 Requests come as gzip or zstd; answers of endpoints as gzip or deflate. The only module that imports zstandard.
 
-Refused are a stream that ends early, bytes after its end, more than `MOST_MEMBERS` gzip members (each costs a call and
-a copy), and a zstd window beyond what RFC 9659 allows over HTTP.
+These are refused: a stream that ends early, bytes after its end, more than `MOST_MEMBERS` gzip members (each costs a
+call and a copy), and a larger zstd window than RFC 9659 allows over HTTP.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS  # as the header says
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 _CHUNK: Final = 64 << 10
-_SMALL_CHUNK: Final = 1 << 10  # of what may be damaged: as much is lost with the damage
-# What goes behind a zstd stream, twice: a frame that holds its text once, not eight times, and a checksum. Its bytes
-# can be taken for the rest of a frame that was cut off; but then the text comes out in another way, or what follows
-# does not begin a frame.
+_SMALL_CHUNK: Final = 1 << 10  # of a damaged body, whose last chunk is lost
+# This frame is appended to a zstd stream, twice. It has the text once, not eight times, and a checksum. A frame that
+# was cut off may take its bytes for the missing rest; but then the decoded text differs, or the following bytes do not
+# begin a frame.
 _END: Final = b"end of the request;" * 8
 _END_FRAMES: Final = zstandard.ZstdCompressor(write_checksum=True).compress(_END) * 2
 _ENDS: Final = _END * 2
@@ -46,13 +46,13 @@ async def decode_body(body: bytes, encoding: str, *, most: int) -> bytes:
         try:
             return decode(body, min(INLINE_DECODED, most))
         except RequestTooLarge:
-            pass  # for the event loop; the thread finds out whether it is at all
+            pass  # too large for the event loop; the thread finds out if it is too large at all
     return await asyncio.to_thread(decode, body, most)
 
 
 def beginning(body: bytes, encodings: str, *, most: int) -> bytes | None:
-    """As much as decodes, `most` bytes at most, of a body that may be cut off, without its encoding (the header's
-    value, "" for none); None for what is encoded in another way. Never raises: it is an answer, and a stranger's.
+    """Return the decoded beginning of a body that may be cut off, at most `most` bytes; None for an unknown encoding.
+    The encoding is the header's value, "" for none. Never raises, because the body is an answer from a stranger.
     """
     named = [name for each in encodings.lower().split(",") if (name := each.strip()) not in ("", "identity")]
     if not named and not body.startswith(_GZIP_MAGIC):
@@ -77,7 +77,7 @@ def _gunzip(body: bytes, most: int) -> bytes:
     for _ in range(MOST_MEMBERS):
         stream = zlib.decompressobj(_GZIP)
         while not stream.eof:
-            chunk = body[at : at + _CHUNK]  # small: what is left behind a member's end is copied
+            chunk = body[at : at + _CHUNK]  # small, because the bytes after a member's end are copied
             if not chunk:
                 raise MalformedRequest("The request ends in the middle of its gzip stream; send it whole.")
             try:
@@ -95,8 +95,8 @@ def _gunzip(body: bytes, most: int) -> bytes:
 
 
 def _unzstd(body: bytes, most: int) -> bytes:
-    """A stream that ends early raises nothing in the library. So frames of ours go behind it: what the stream lacks is
-    taken from those, which then are not read as themselves.
+    """Decode zstd. The library raises nothing for a stream that ends early. So frames of ours are appended: an
+    incomplete stream takes its missing bytes from them, and then they do not decode to their own text.
     """
     try:
         if zstandard.get_frame_parameters(body).window_size > MOST_WINDOW:

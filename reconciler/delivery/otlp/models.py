@@ -23,7 +23,7 @@ class RequestLimits(NamedTuple):
 
     @property
     def containers(self) -> int:
-        """Resources and scopes: each record may have its own."""
+        """The most resources and scopes: each record may have its own."""
         return 2 * self.records
 
 
@@ -33,9 +33,9 @@ LIMITS: Final = RequestLimits()
 class RecordGroup(NamedTuple):
     """The records of one resource.
 
-    `data` is the ResourceLogs with the tag and length that it has in a request, so that any groups one after another
-    are an ExportLogsServiceRequest in protobuf. `attributes` are the resource's, those that are scalars, as text: true
-    and false, decimal integers.
+    `data` is the ResourceLogs with its tag and length as in a request, so any joined groups are an
+    ExportLogsServiceRequest in protobuf. `attributes` are the scalar attributes of the resource as text
+    (`bodies.read_attributes`).
     """
 
     data: bytes
@@ -52,7 +52,7 @@ class Logs(NamedTuple):
 
 @dataclass(slots=True)
 class RecordShare:
-    """The part of a request for one destination: pieces which one after another are a request again."""
+    """The part of a request for one destination. Its joined pieces are a request again."""
 
     pieces: list[bytes] = field(default_factory=list)
     records: int = 0
@@ -70,7 +70,7 @@ class MalformedRequest(errors.Refused):
 
 
 class RequestTooLarge(errors.Refused):
-    """The request is over a limit, and would be in parts of it that are under: 413."""
+    """The request exceeds a limit; send it in smaller parts: 413."""
 
 
 # Answers to senders of log records, in the encoding of their request.
@@ -90,7 +90,7 @@ CODES: Final = {
     500: 13,  # INTERNAL
     503: 14,  # UNAVAILABLE
 }
-"""The code of google.rpc.Status for a status of HTTP. OTLP/HTTP gives it no meaning; it helps who looks for a fault."""
+"""The code of google.rpc.Status for an HTTP status. OTLP/HTTP gives it no meaning; it only helps people."""
 
 _RETRY_INFO: Final = "type.googleapis.com/google.rpc.RetryInfo"
 
@@ -106,12 +106,12 @@ _SUCCESS: Final = (OtlpAnswer(b"", PROTOBUF), OtlpAnswer(b"{}", JSON))
 
 
 def success_answer(*, json: bool) -> OtlpAnswer:
-    """All was taken, or there was nothing to take."""
+    """Return the answer to a request that was accepted completely, even without records."""
     return _SUCCESS[json]
 
 
 def partial_success_answer(*, rejected: int, message: str, json: bool) -> OtlpAnswer:
-    """So many records were not taken and are not to be sent again; `message` says why."""
+    """Return the answer for a number of rejected records, which must not be sent again; `message` says why."""
     if json:
         told = {"rejectedLogRecords": str(rejected), "errorMessage": message}  # 64-bit integers are strings in it
         return OtlpAnswer(msgspec.json.encode({"partialSuccess": told}), JSON)
@@ -120,7 +120,7 @@ def partial_success_answer(*, rejected: int, message: str, json: bool) -> OtlpAn
 
 
 def failure_answer(status: int, message: str, *, json: bool, retry_after: float | None = None) -> OtlpAnswer:
-    """A google.rpc.Status for a status of HTTP. `retry_after` is in seconds, rounded up like the header beside it."""
+    """Return a google.rpc.Status for an HTTP status. `retry_after` is in seconds, rounded up as in the header."""
     code = CODES.get(status, 3 if status < 500 else 13)
     seconds = None if retry_after is None else math.ceil(retry_after)
     if json:

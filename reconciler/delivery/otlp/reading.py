@@ -1,13 +1,12 @@
-"""Decoded request bodies made into `Logs`: counted, checked, cut at their resources.
+"""Decoded request bodies to `Logs`: they are counted, checked and divided by resource.
 
-The queue keeps the bytes that came. Protobuf's parser checks all of them: any receiver must be able to read what is
-queued. A large resource is counted on skeletons first, level by level, so that a hostile one is refused before much of
-it is built.
+The queue keeps the received bytes. Protobuf's parser checks all of them, because any receiver must be able to read
+queued records. A large resource is first counted on skeletons, level by level, so that a hostile one is refused before
+much of it is built.
 
-OTLP/JSON is made into the same request in protobuf by protobuf's own JSON. OTLP differs from that in two ways: ids are
-hexadecimal instead of base64, and a receiver ignores members that it does not know. Text is decoded in two steps, the
-frame of resources, scopes and records first and then each of these by itself, so that little of a large request is in
-memory as objects at a time.
+Protobuf's own JSON converts OTLP/JSON to protobuf. OTLP differs in two ways: ids are hexadecimal instead of base64, and
+a receiver ignores unknown members. The text is decoded in two steps, first the frame of resources, scopes and records,
+then each of them by itself, so that only a small part of a large request is in memory as objects at a time.
 """
 
 import asyncio
@@ -31,9 +30,9 @@ from reconciler.delivery.otlp import bodies, skeletons
 from reconciler.delivery.otlp.models import LIMITS, Logs, MalformedRequest, RecordGroup, RequestLimits, RequestTooLarge
 
 MOST_VALUES: Final = 2_000_000  # of a request; 20 MiB of usual records have fewer
-MOST_DEPTH: Final = 100  # of values inside of each other; protobuf's own limit is lower for most of them
+MOST_DEPTH: Final = 100  # nested values; protobuf's own limit is lower for most of them
 _LONGEST_REASON: Final = 200  # characters
-_MOST_NAMES: Final = 8  # of members inside of each other that are told
+_MOST_NAMES: Final = 8  # nested members that a sentence names
 _IDS: Final = ("traceId", "spanId")
 _NULL: Final = msgspec.Raw(b"null")
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[,{[]', re.DOTALL)
@@ -61,9 +60,10 @@ _object: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def to_protobuf(body: bytes, *, limits: RequestLimits, is_given_up: Callable[[], bool] = lambda: False) -> bytes:
-    """Return the same request in protobuf. `is_given_up` ends it before a record, with an exception that nobody awaits.
+    """Convert an OTLP/JSON request to protobuf. If `is_given_up` returns True, this ends with an exception before the
+    next record.
 
-    Raises MalformedRequest, with the place in the document; RequestTooLarge.
+    Raises MalformedRequest with the place in the document, RequestTooLarge.
     """
     if _exceeds(body, MOST_VALUES):
         raise RequestTooLarge(f"The request has more than {MOST_VALUES:,} JSON values; send fewer records at a time.")
@@ -85,7 +85,7 @@ def to_protobuf(body: bytes, *, limits: RequestLimits, is_given_up: Callable[[],
 
 
 def check_counts(request: _Request, limits: RequestLimits) -> None:
-    """Refuse more resources, scopes and records than a request may have, before any is built."""
+    """Refuse too many resources, scopes and records before any is built."""
     groups = request.resource_logs or ()
     scopes = [scope for group in groups for scope in group.scope_logs or ()]
     if len(groups) + len(scopes) > limits.containers:
@@ -95,19 +95,19 @@ def check_counts(request: _Request, limits: RequestLimits) -> None:
 
 
 def too_many_records(limits: RequestLimits) -> RequestTooLarge:
-    """Say what the sender can do."""
+    """Return the error, which says what the sender can do."""
     return RequestTooLarge(f"The request has more than {limits.records:,} log records; send fewer at a time.")
 
 
 def too_many_containers(limits: RequestLimits) -> RequestTooLarge:
-    """Say what the sender can do."""
+    """Return the error, which says what the sender can do."""
     return RequestTooLarge(
         f"The request has more than {limits.containers:,} resources and scopes; send fewer at a time."
     )
 
 
 def _group(group: _ResourceLogs, path: str, is_given_up: Callable[[], bool]) -> bytes:
-    """Write one part after the other as bytes: a value of three bytes takes a hundred as a message."""
+    """Convert one part after the other to bytes, because a value of three bytes takes a hundred as a message."""
     scopes = [
         _scope(one, f"{path}.scopeLogs[{number}]", is_given_up) for number, one in enumerate(group.scope_logs or ())
     ]
@@ -133,7 +133,7 @@ def _scope(scope: _ScopeLogs, path: str, is_given_up: Callable[[], bool]) -> byt
 
 
 def _part(kind: type[Message], text: msgspec.Raw, path: str) -> list[bytes]:
-    """A resource or scope that may be missing."""
+    """Return the bytes of a resource or scope; nothing if it is missing."""
     return [] if text == _NULL else [_written(kind, text, path)]
 
 
@@ -158,14 +158,14 @@ def _written(kind: type[Message], text: msgspec.Raw, path: str) -> bytes:
 
 
 def _hexadecimal(value: Any) -> str:
-    """An id as OTLP/JSON has it. `bytes.fromhex` alone would pass over spaces."""
+    """Parse an id of OTLP/JSON. `bytes.fromhex` alone would accept spaces."""
     if not isinstance(value, str) or not value.isalnum() or len(value) % 2:
         raise ValueError("traceId and spanId are hexadecimal digits, two for each byte")
     return value
 
 
 def _exceeds(text: bytes, most: int) -> bool:
-    """Return True if a text has more values than `most`, by the characters between them that are outside of strings."""
+    """Return True if a text has more than `most` values, by the separators outside of strings."""
     if text.count(b",") + text.count(b"{") + text.count(b"[") <= most:
         return False
     separators = (one for one in _TOKEN.finditer(text) if one.end() - one.start() == 1)
@@ -179,7 +179,7 @@ def _malformed(what: str) -> MalformedRequest:
 INLINE: Final = 1 << 20  # bytes of a protobuf request that are read on the event loop, some milliseconds at most
 INLINE_JSON: Final = 16 << 10  # of one in JSON, which takes a hundred times as long
 
-# Of our own, so that large requests hold up nothing else that uses threads.
+# Own threads, so that large requests do not delay other work on threads.
 _threads: Final = ThreadPoolExecutor(2, thread_name_prefix="otlp-reading")
 
 
@@ -230,7 +230,7 @@ def _cut(request: bytes, limits: RequestLimits) -> Logs:
 
 
 class _ReadGroup(NamedTuple):
-    """A sound ResourceLogs."""
+    """A valid ResourceLogs with its counts."""
 
     resource: Resource
     scopes: int
@@ -238,7 +238,7 @@ class _ReadGroup(NamedTuple):
 
 
 def _read_small(data: bytes) -> _ReadGroup:
-    """Read a ResourceLogs that is too small to be over a limit."""
+    """Read a ResourceLogs that is too small to exceed a limit."""
     group = ResourceLogs.FromString(data)
     scopes = group.scope_logs
     return _ReadGroup(group.resource, len(scopes), sum([len(scope.log_records) for scope in scopes]))
@@ -251,7 +251,7 @@ def _read_large(data: bytes, limits: RequestLimits) -> _ReadGroup:
     group = skeletons.ResourceLogs.FromString(data)
     if len(group.scopes) > limits.containers:
         raise too_many_containers(limits)
-    resource = b"".join(group.resource)  # to protobuf the same as merging them
+    resource = b"".join(group.resource)  # protobuf merges joined messages
     skeletons.check_size(resource, "Resource")
     is_very_large = len(data) > INLINE
     records = 0
@@ -277,6 +277,6 @@ def _read_large(data: bytes, limits: RequestLimits) -> _ReadGroup:
 
 
 def _check_frame(skeleton: Any, message: type[ResourceLogs] | type[ScopeLogs], inside: str) -> None:
-    """Check a message without what is inside of it. Raises DecodeError."""
+    """Check a message without its nested messages. Raises DecodeError."""
     skeleton.ClearField(inside)
     message.FromString(skeleton.SerializeToString())

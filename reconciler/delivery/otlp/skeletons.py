@@ -1,7 +1,7 @@
-"""Messages of OTLP of which only the nesting is known, to count and divide a request before it is built.
+"""Messages of OTLP with only their nesting, to count and divide a request before it is built.
 
-Every field of a skeleton is a list of bytes, so protobuf's parser splits one level at a time and builds nothing of what
-is inside. All other fields are unknown to it: it keeps them, and writes them again.
+Every field of a skeleton is a list of bytes, so protobuf's parser splits one level at a time and builds no nested
+message. It keeps all other fields as unknown ones, and writes them again.
 """
 
 from typing import Any, Final
@@ -29,7 +29,7 @@ _NESTING: Final[dict[str, dict[str, tuple[int, str]]]] = {
 }
 
 MOST_FIELDS: Final = 50_000  # of one log record, resource or scope: a map of 12,000 keys has as many
-LARGE: Final = 2 * MOST_FIELDS  # bytes; what is smaller cannot hold more, since a field takes two
+LARGE: Final = 2 * MOST_FIELDS  # bytes; a smaller part cannot have more, since a field takes two
 
 
 def _messages() -> dict[str, Any]:
@@ -63,14 +63,14 @@ Request: Final = _MESSAGES["Request"]
 ResourceLogs: Final = _MESSAGES["ResourceLogs"]
 ScopeLogs: Final = _MESSAGES["ScopeLogs"]
 RecordBody: Final = _MESSAGES["RecordBody"]
-"""A log record of which the body is known, since nobody who sends it reads its attributes."""
+"""A log record with only its body: the exporter does not read the attributes."""
 
 
 def check_size(data: bytes, kind: str) -> None:
     """Refuse a large `LogRecord`, `Resource` or `Scope` with more than `MOST_FIELDS` attributes, values and keys.
 
-    A value may take two bytes on the wire, a hundred times that when it is built, and a microsecond when it is written
-    as JSON. Raises RequestTooLarge, DecodeError.
+    A value may take two bytes on the wire, but a hundred times as much in memory, and a microsecond to write as JSON.
+    Raises RequestTooLarge, DecodeError.
     """
     if len(data) < LARGE:
         return
@@ -89,7 +89,7 @@ def check_size(data: bytes, kind: str) -> None:
 
 
 def too_many_fields() -> RequestTooLarge:
-    """Say what the sender can do about such a part."""
+    """Return the error for such a part, which says what the sender can do."""
     return RequestTooLarge(
         f"A log record, scope or resource of the request has more than {MOST_FIELDS:,} fields, with those of its "
         "values; log less in one."
@@ -97,9 +97,9 @@ def too_many_fields() -> RequestTooLarge:
 
 
 def keep_records(payload: bytes, keep: frozenset[int]) -> bytes:
-    """Return a request with the records whose places, counted from 0 through the whole request, are in `keep`.
+    """Return a request with only the records whose positions are in `keep`, counted from 0 through the whole request.
 
-    Resources and scopes without any of them are left out. Raises ValueError for what is no such request.
+    Empty resources and scopes are left out. Raises ValueError if it is no such request.
     """
     try:
         return _keep_records(payload, keep)

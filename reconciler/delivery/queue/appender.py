@@ -1,11 +1,11 @@
 """The end of a journal, where batches are appended, and the committer: one thread that writes for all queues.
 
-One commit of a journal is in progress at a time. What arrives meanwhile is the next commit, which begins when the loop
-learns that this one ended: nothing waits for a timer, and 64 senders share one sync. Small requests of one commit share
-a batch.
+One commit of a journal is in progress at a time. Batches that arrive meanwhile form the next commit, which begins when
+the loop learns that this one ended: nothing waits for a timer, and 64 senders share one sync. Small requests of one
+commit share a batch.
 
-The loop prepares lists of buffers and the thread makes system calls, which release the interpreter's lock. Between two
-of them it runs next to no Python. A disk that hangs holds this thread, never the event loop.
+The loop prepares lists of buffers. The thread only makes system calls, which release the interpreter's lock. A disk
+that hangs blocks this thread, never the event loop.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 PLENTY = 1 << 62
 MOST_PIECES = 1000  # of one call; the kernel takes 1024
 END_SECONDS = 30.0  # for all writes at the end; a disk that hangs does not keep the service from ending
-HANG_SECONDS = 30.0  # without an answer of the disk, after which nothing more is taken until it answers
+HANG_SECONDS = 30.0  # without an answer of the disk; then nothing is accepted until it answers
 
 HANGS = "The disk of the queues in %s does not answer; until it does, they take nothing more."
 ANSWERS = "The disk of the queues in %s answers again."
@@ -41,10 +41,10 @@ Ended: TypeAlias = Callable[[Exception | None], None]
 
 
 class Committer:
-    """Used from one loop. The thread starts with the first piece of work.
+    """The thread that writes for all queues. Use it from one loop. The thread starts with the first piece of work.
 
-    `spare` is how many bytes may be written to the disk of a folder, as it was after the last work: `reserve` is left
-    free. It is below zero when the disk is beyond that.
+    `spare` is the number of bytes that may be written to the disk of a folder so that `reserve` stays free, measured
+    after the last work. It is negative if less is free.
     """
 
     def __init__(self, system: System, folder: Path, *, reserve: int) -> None:
@@ -95,7 +95,7 @@ class Committer:
         ended(failure)
 
     def _hang(self) -> None:
-        """Take note that the disk does not answer."""
+        """Record that the disk does not answer."""
         self.is_hanging = True
         self.faults += 1
         log.error(HANGS, self._folder)
@@ -116,7 +116,7 @@ class Committer:
         await ended.wait()
 
     def has_space(self, size: int) -> bool:
-        """Return true if so many bytes may be written. The disk is asked again when it may not."""
+        """Return True if this many bytes may be written. If not, measure the disk again."""
         if self.is_hanging:
             return False
         if self.spare >= size:
@@ -153,7 +153,7 @@ def write_all(system: System, descriptor: int, buffers: Sequence[Piece], offset:
 
 
 def rest(buffers: Sequence[Piece], written: int) -> list[Piece]:
-    """Return what is left of buffers when so many bytes of them are written."""
+    """Return the rest of the buffers after this many bytes are written."""
     for place, buffer in enumerate(buffers):
         if written < len(buffer):
             return [memoryview(buffer)[written:], *buffers[place + 1 :]]
@@ -170,8 +170,8 @@ TAKES = "The disk takes what is written to the queue in %s again."
 DOUBTFUL = "The disk could not be made to keep what the queue in %s took last (%s); a power cut may lose it."
 
 
-JOINED_RECORDS = 256  # of small appends that are one batch: an endpoint that refuses one gets the others soon
-JOINED_BYTES = 64 << 10  # of the same; a larger append is a batch of its own
+JOINED_RECORDS = 256  # of small appends in one batch: if an endpoint refuses one record, the others follow soon
+JOINED_BYTES = 64 << 10  # of one batch of small appends; a larger append is a batch by itself
 
 
 class _Waiting(NamedTuple):
@@ -188,10 +188,9 @@ class _Waiting(NamedTuple):
 
 
 class Appender:
-    """The end of one journal. `sync` and `roll_bytes` may be changed at any time.
-
-    `committed` is called after each commit that went well, with its segment and entries. `refused_at` is when the disk
-    last failed, in seconds of the loop, or None.
+    """The end of one journal. `sync` and `roll_bytes` may be changed at any time. `committed` is called after each
+    successful commit, with its segment and entries. `refused_at` is when the disk last failed, in seconds of the loop,
+    or None.
     """
 
     def __init__(
@@ -228,7 +227,7 @@ class Appender:
         return len(self._waiting) + len(self._under_way)
 
     def was_refused(self, *, within: float) -> bool:
-        """Return true if the disk failed in the last so many seconds."""
+        """Return True if the disk failed in the last `seconds`."""
         return self.refused_at is not None and asyncio.get_running_loop().time() < self.refused_at + within
 
     def append(
@@ -241,9 +240,8 @@ class Appender:
         joins: bool = False,
         flags: int = segments.BATCH,
     ) -> asyncio.Future[None]:
-        """Append a payload; the future is done when it is written as `sync` says, and on disk if `synced`.
-
-        If it `joins`, it may be one batch with others that do.
+        """Append a payload. The future is done when it is written as `sync` says; if `synced`, when it is on disk. If
+        it `joins`, it may share one batch with others that do.
         """
         size = sum(map(len, payload))
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -254,7 +252,7 @@ class Appender:
         return written
 
     def _commit_soon(self) -> None:
-        """Begin a commit at the end of this turn of the loop, with everything that is appended in it."""
+        """Begin a commit at the end of this turn of the loop, with everything that was appended in it."""
         if not self._is_due and not self._under_way:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._commit)
@@ -290,9 +288,9 @@ class Appender:
         )
 
     def _next_batch(self) -> list[_Waiting]:
-        """Take what is the next batch: one append, or several small ones that came meanwhile.
+        """Take the next batch: one append, or several small ones.
 
-        A batch has its price at every step, from its frame on disk to its acknowledgement, whatever it holds.
+        Each batch has a fixed cost at every step, from its frame on disk to its acknowledgement.
         """
         joined = [self._waiting.popleft()]
         records, size = joined[0].records, joined[0].size
@@ -355,7 +353,7 @@ class Appender:
             self._force(self._segment)
 
     def _force(self, segment: Segment) -> None:
-        """Force a segment to disk. After a failure it is not trusted: another one is begun."""
+        """Force a segment to disk. After a failure the segment is not used any more, and a new one begins."""
         self._is_unsynced = False
 
         def ended(failure: Exception | None) -> None:
@@ -377,7 +375,7 @@ class Appender:
             self._force(segment)
 
     def close(self) -> None:
-        """End the segment. Everything that waited is written."""
+        """Write everything that waits, and end the segment."""
         if self._timer is not None:
             self._timer.cancel()
         self.seal()
@@ -390,14 +388,14 @@ def _frame(number: int, joined: Sequence[_Waiting]) -> Frame:
 
 
 def _append(system: System, path: Path, buffers: Sequence[Piece], offset: int, *, synced: bool) -> None:
-    """Write buffers at the end of a file; at offset 0 it is made. Raises OSError and leaves no trace then."""
+    """Write buffers at the end of a file; at offset 0, create it. Raises OSError, and then leaves no trace."""
     descriptor = system.open(path) if offset else system.create(path)
     try:
         write_all(system, descriptor, buffers, offset, synced=synced)
         if not offset:
             system.synchronise_folder(path.parent)
     except Exception:
-        # What was refused must not come back after a restart. If this fails, too, it may.
+        # A refused batch must not come back after a restart. If this fails too, it may.
         with contextlib.suppress(OSError):
             system.cut(descriptor, offset)
             if not offset:

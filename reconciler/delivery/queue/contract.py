@@ -4,7 +4,7 @@ A queue belongs to one destination and holds batches: the records of one request
 is used from one event loop. One suite of tests proves the promises:
 
 - **Order.** Batches are numbered from 1 in order of arrival, and claimed in that order. A number is never used again,
-  unless a file was damaged so that nothing in it says which numbers it had.
+  unless the numbers in a damaged file are unreadable.
 - **Durability** (on disk, `sync: commit`). `append` is done when the batch is on disk; only then can it be claimed.
   After a crash every such batch is there, unless it was acknowledged; an acknowledged one may be there again.
 - **At least once.** A claimed batch leaves the queue by `delivered`, `bury` or `discard` only. After a crash, claimed
@@ -36,14 +36,14 @@ HEAD_BYTES = 32 << 10  # of a dead letter that is shown
 
 
 class QueueFault(errors.Transient):
-    """A queue cannot be opened, or did not take a batch, of which nothing was kept unless a subclass says so."""
+    """A queue cannot be opened, or did not accept a batch. Nothing of the batch was kept, unless a subclass says so."""
 
 
 class Shortage(StrEnum):
-    """The resource that another batch lacks."""
+    """The resource that is too short for another batch."""
 
-    BATCHES = "batches"  # the queue holds as much as its number of full batches
-    BYTES = "bytes"  # it takes as much disk, or memory, as it may
+    BATCHES = "batches"  # the queue has its number of full batches
+    BYTES = "bytes"  # the queue uses all its disk space or memory
     DISK = "disk"  # the disk is down to its reserve, or refused the last append
 
 
@@ -66,10 +66,9 @@ class Reason(StrEnum):
 
 
 class Obituary(NamedTuple):
-    """The story of a dead letter.
-
-    `status` is the last answer's, None when none came; `answer` at most its first kilobyte, untrusted; `cause` one
-    sentence. `outage` says that nothing was wrong with the batch itself: it is replayed when the endpoint is back.
+    """The history of a dead letter. `status` is that of the last answer, None without one. `answer` is at most its
+    first kilobyte, untrusted. `cause` is one sentence. `outage`: the failure did not concern the batch, so it is
+    replayed when the endpoint is back.
     """
 
     reason: Reason
@@ -84,8 +83,8 @@ class Obituary(NamedTuple):
 class DeadLetter(NamedTuple):
     """A dead letter with the beginning of its payload, at most HEAD_BYTES. Times are Unix milliseconds.
 
-    Numbers are used once, as those of batches. `obituary` and `taken_at` are None if its bytes are damaged; then `size`
-    is that of all that was stored.
+    Numbers are used once, as those of batches. If its bytes are damaged, `obituary` and `taken_at` are None, and `size`
+    is that of all stored bytes.
     """
 
     number: int
@@ -100,9 +99,9 @@ class DeadLetter(NamedTuple):
 class Depth(NamedTuple):
     """The fill level of a queue. Times are Unix milliseconds.
 
-    `batches` counts claimed ones, too. `size` is bytes of payload, `disk` bytes on disk, and `limited` those of them
-    that count against `max_bytes`: without dead letters, and without bytes that the queue gives back when it needs
-    them. `damaged` are the files in quarantine; `lost` counts batches, dead ones too, that could not be read since the
+    `batches` includes claimed ones. `size` is bytes of payload, and `disk` bytes on disk. `limited` are the bytes on
+    disk that count against `max_bytes`: without dead letters, and without bytes that the queue frees when it needs
+    them. `damaged` are the files in quarantine. `lost` counts batches and dead letters that could not be read since the
     queue was opened.
     """
 
@@ -145,7 +144,7 @@ class Queue(Protocol):
         """A name that no other queue of its destination has."""
 
     def configure(self, *, storage: Storage | None, max_batches: int) -> None:
-        """Take over changed settings. `storage` is None for a queue in memory."""
+        """Apply changed settings. `storage` is None for a queue in memory."""
 
     def room(self, *, size: int) -> Shortage | None:
         """Return why another batch of this size does not fit, or None. Call `append` right after it, without a pause.
@@ -154,26 +153,28 @@ class Queue(Protocol):
         """
 
     def may_hold(self, *, size: int) -> bool:
-        """Return true if a batch of this size fits into an empty queue; then `room` never says Shortage.BYTES."""
+        """Return True if a batch of this size fits into an empty queue, for which `room` then never returns
+        Shortage.BYTES.
+        """
 
     def append(self, payload: Sequence[Piece], *, records: int, at: int, joins: bool = False) -> asyncio.Future[None]:
-        """Append a batch, whose bytes are these pieces one after another. The call itself settles the order.
-
-        Small ones that `joins` is true of may become one batch. Cancelling the wait does not undo it. Raises QueueFault
-        when awaited.
+        """Append a batch, whose bytes are the joined pieces. The order is that of the calls. Small batches with `joins`
+        may become one. Cancelling the wait does not undo it. Raises QueueFault when awaited.
         """
 
     def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
-        """Return the next unclaimed batches, as many as stay within both limits, but at least one if there is one."""
+        """Return the next unclaimed batches within both limits, but at least one if there is one."""
 
     async def wait(self) -> None:
-        """Return when there is something to claim."""
+        """Wait until there is something to claim."""
 
     async def payload(self, batch: Batch) -> bytes | None:
-        """Return the bytes of a claimed batch; None when they cannot be read any more: then the batch is lost."""
+        """Return the bytes of a claimed batch. None: they cannot be read any more, and the batch is lost."""
 
     def delivered(self, batches: Sequence[Batch]) -> None:
-        """Acknowledge batches: they leave the queue. This is written soon; after a crash before, they come again."""
+        """Acknowledge batches: they leave the queue. This is written soon; after a crash before that, they come
+        again.
+        """
 
     def give_back(self, batches: Sequence[Batch]) -> None:
         """Release claimed batches: they are first in line again, in their order."""
@@ -183,18 +184,18 @@ class Queue(Protocol):
     ) -> asyncio.Future[None]:
         """Make a dead letter of these bytes, the batch or a part of it; then the batch leaves the queue.
 
-        A batch of several letters leaves with the last one: for the others `leaves` is False. A crash between two of
-        them may make them twice. Raises QueueFault when awaited; then the batch is still claimed.
+        If a batch becomes several letters, it leaves with the last one; for the others `leaves` is False. After a crash
+        between two of them, letters may exist twice. Raises QueueFault when awaited; then the batch is still claimed.
         """
 
     def bury_unqueued(
         self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
     ) -> asyncio.Future[None] | None:
-        """Make a dead letter of a batch that never was in the queue. Raises QueueFault when awaited; nothing is kept
-        then.
+        """Make a dead letter of a batch that never was in the queue. Raises QueueFault when awaited; then nothing is
+        kept.
 
-        Returns None, and keeps nothing, when there is no room: such dead letters take no more than `max_bytes`, and
-        never so much that `expire` would delete older ones for them.
+        Returns None and keeps nothing if there is no room. The dead letters take at most `max_bytes`, and never so much
+        that `expire` would delete older ones for them.
         """
 
     def dead_letters(self) -> AsyncGenerator[DeadLetter, None]:
@@ -203,23 +204,22 @@ class Queue(Protocol):
     async def replay(
         self, *, outages_only: bool, most: int | None = None, number: int | None = None
     ) -> tuple[int, int]:
-        """Move dead letters back into the queue, oldest first, and return how many batches and records. With `number`,
-        that one alone.
+        """Move dead letters back into the queue, oldest first, and return the numbers of batches and records. With
+        `number`, move only that one.
 
-        Stops when there is no room, and when the disk does not answer; skips a letter that never fits. Raises
-        QueueFault when the disk does not answer and nothing was done, like `discard` and `expire`; but with
+        This stops if there is no room, or the disk does not answer. It skips a letter that can never fit. Like
+        `discard` and `expire`, it raises QueueFault if the disk does not answer and nothing was done; but with
         `outages_only` it waits for the disk.
         """
 
     async def discard(self, *, queued: bool, dead: bool, number: int | None = None) -> tuple[int, int]:
-        """Delete unclaimed batches, or dead letters, or both, and return how many batches and records. With `number`,
-        no other dead letter.
+        """Delete unclaimed batches, dead letters, or both, and return the numbers of batches and records. With
+        `number`, delete no other dead letter.
         """
 
     async def expire(self, *, before: int) -> tuple[int, int]:
-        """Delete dead letters that died before a time, then the oldest while they are over their limit of bytes.
-
-        Returns how many batches and records.
+        """Delete dead letters from before a time, then the oldest ones over the limit of bytes. Return the numbers of
+        batches and records.
         """
 
     def depth(self) -> Depth:

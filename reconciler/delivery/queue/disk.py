@@ -2,8 +2,8 @@
 
 The front of the line is in memory, without payloads; the rest is read from the journal when the front is used up.
 
-The time in a dead letter's frame is that of its death. A replayed letter is on disk in the queue before it leaves the
-dead letters: a crash between the two makes two of it.
+The time in the frame of a dead letter is the time at which it was given up. A replayed letter is on disk in the queue
+before it leaves the dead letters: after a crash between the two, it exists twice.
 """
 
 import asyncio
@@ -43,17 +43,17 @@ HANGS = "The disk of the queues does not answer; try again when it does."
 
 
 class DeadLetters:
-    """Changes wait for each other; listing sees what is there when it comes to it."""
+    """The dead letters of one queue. Changes are made one at a time. A listing does not wait for them."""
 
     def __init__(self, folder: Path, *, recovered: Recovered, shared: Shared) -> None:
         self.journal = Journal(folder, recovered=recovered, shared=shared, committed=self._committed)
         self.limit = 0  # in bytes; `expire` deletes the oldest letters that are over it
-        self.oldest: int | None = None  # when the first letters died
+        self.oldest: int | None = None  # the time of the oldest letters
         self._changing = asyncio.Lock()
         self._moving: dict[int, int] = {}  # letters that are being appended to the queue: numbers, and sizes
 
     def _committed(self, entries: Sequence[QueueEntry]) -> None:
-        """Take note of new letters."""
+        """Record new letters."""
         oldest = min(entry.taken_at for entry in entries)
         self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
 
@@ -66,9 +66,8 @@ class DeadLetters:
         taken_at: int,
         most: int | None = None,
     ) -> asyncio.Future[None] | None:
-        """Append a letter, which is on disk when the future is done.
-
-        Returns None when all letters would then take more than `most` bytes.
+        """Append a letter, which is on disk when the future is done. Return None if all letters would then take more
+        than `most` bytes.
         """
         pieces = segments.encode_dead_letter(obituary, payload, taken_at=taken_at)
         appender = self.journal.appender
@@ -119,7 +118,7 @@ class DeadLetters:
                 yield entry
 
     async def find_oldest(self) -> None:
-        """Find when the first letters died."""
+        """Find the time of the oldest letters."""
         self.oldest = min((entry.taken_at for entry in await JournalWalk(self.journal).next()), default=None)
 
     def is_moving(self, entry: QueueEntry) -> bool:
@@ -127,7 +126,7 @@ class DeadLetters:
         return entry.number in self._moving
 
     def move(self, entry: QueueEntry, written: asyncio.Future[None], done: list[int]) -> None:
-        """Take a letter off once it is in the queue, even if nobody waits for that any more."""
+        """Remove a letter once it is in the queue, even if the caller is cancelled."""
         self._moving[entry.number] = entry.size
 
         def hear(future: asyncio.Future[None]) -> None:
@@ -136,12 +135,12 @@ class DeadLetters:
                 self.journal.acknowledge([entry])
                 done.append(entry.records)
             if self.journal.left.batches <= 0:
-                self.oldest = None  # nobody may wait any more who would find out
+                self.oldest = None  # the caller that would find it may be cancelled
 
         written.add_done_callback(hear)
 
     async def delete(self, is_wanted: Callable[[QueueEntry], bool]) -> tuple[int, int]:
-        """Delete the wanted letters that are not on their way to the queue; how many batches and records."""
+        """Delete the wanted letters, except those that are being moved. Return the numbers of batches and records."""
         last = self.journal.last
         async with self.change(limit=appender.END_SECONDS) as done:
             async for entry in self._entries():
@@ -156,7 +155,7 @@ class DeadLetters:
         return len(done), sum(done)
 
     async def expire(self, *, before: int) -> tuple[int, int]:
-        """See the contract. Letters that are on their way to the queue do not count against the limit."""
+        """See the contract. Letters that are being moved to the queue do not count against the limit."""
 
         def is_old(entry: QueueEntry) -> bool:
             return entry.taken_at < before or self.journal.left.size - sum(self._moving.values()) > self.limit
@@ -165,9 +164,8 @@ class DeadLetters:
 
     @contextlib.asynccontextmanager
     async def change(self, *, limit: float | None) -> AsyncIterator[list[int]]:
-        """Make one change at a time, in so many seconds. Its body adds the records of each letter that left to a list.
-
-        A change that takes longer ends early. Raises QueueFault when no letter left by then.
+        """Make one change at a time, within a number of seconds. The block adds the records of each removed letter to
+        the list. A change that takes longer ends early. Raises QueueFault if no letter was removed by then.
         """
         done: list[int] = []
         try:
@@ -179,12 +177,12 @@ class DeadLetters:
                 raise QueueFault(HANGS) from None
 
 
-REFUSED_SECONDS = 1.0  # for which a disk that took nothing is not asked again
+REFUSED_SECONDS = 1.0  # until a disk that refused a write is tried again
 READY = 1024  # entries in the front of the line, or some more when they were read together
-AGAIN_SECONDS = 1.0  # after reading met a fault of the program
+AGAIN_SECONDS = 1.0  # after a bug in reading
 SMALLEST_ROLL = 64 << 10
-ROLLS = 16  # segments of a full queue, at least: space comes back in such parts
-MOST_BYTES = segments.MOST_BYTES - (64 << 10)  # of a batch, which fits in a dead letter then
+ROLLS = 16  # segments of a full queue, at least: disk space is freed in such parts
+MOST_BYTES = segments.MOST_BYTES - (64 << 10)  # of a batch, so that it fits into a dead letter
 
 
 class WholeLetter(NamedTuple):
@@ -245,7 +243,7 @@ class DiskQueue(QueueLine[QueueEntry]):
         self._dead.journal.appender.roll_bytes = _roll_bytes(limits.dead_bytes)
 
     async def start(self) -> None:
-        """Find the oldest dead letter, and begin to write."""
+        """Find the oldest dead letter, and allow writes."""
         await self._dead.find_oldest()
         self._journal.start()
         self._dead.journal.start()
@@ -268,7 +266,7 @@ class DiskQueue(QueueLine[QueueEntry]):
         return segments.SEGMENT_HEADER_BYTES + segments.FRAME_HEADER_BYTES + size <= self._limits.max_bytes
 
     def _coming(self, size: int) -> int:
-        """Return the bytes of what waits to be written, and of another batch."""
+        """Return the bytes that wait to be written, together with another batch."""
         return self._journal.appender.waiting_size + segments.FRAME_HEADER_BYTES + size
 
     def append(
@@ -309,7 +307,7 @@ class DiskQueue(QueueLine[QueueEntry]):
             self.wake()
 
     def _held(self, segment: Segment) -> Totals:
-        """Return how much of a segment is in memory."""
+        """Return the part of a segment that is in memory."""
         held = Totals()
         for one in self.all():
             if one.source.segment is segment:
@@ -398,13 +396,13 @@ class DiskQueue(QueueLine[QueueEntry]):
                     waiting, size = [], 0
             if waiting:
                 await asyncio.wait(waiting)
-        if too_large and not outages_only:  # those of an outage are replayed often, and nobody reads the answer
+        if too_large and not outages_only:  # replays after an outage are frequent, and nobody reads their result
             log.warning(NEVER_FIT, self._dead.journal.folder, counted(too_large, "letter"))
         return len(done), sum(done)
 
     async def hand_letters(self, give: Callable[[Sequence[WholeLetter]], Awaitable[None]]) -> None:
-        """Hand over all dead letters, oldest first, some at a time: they leave when `give` returned. Raises what it
-        does. Nobody else changes dead letters meanwhile.
+        """Hand over all dead letters, oldest first, some at a time. They are removed after `give` returns. Raises its
+        errors. No other change of dead letters happens meanwhile.
         """
         async with self._dead.change(limit=None) as done:
             waiting: list[QueueEntry] = []
@@ -448,7 +446,7 @@ class DiskQueue(QueueLine[QueueEntry]):
         """See the contract."""
         queued, buried = self._journal, self._dead.journal
         return Depth(
-            batches=queued.left.batches + queued.appender.waiting,  # else it would seem empty while they are written
+            batches=queued.left.batches + queued.appender.waiting,  # with those being written
             records=queued.left.records,
             size=queued.left.size,
             disk=queued.disk + buried.disk,
@@ -477,5 +475,5 @@ def _queued(entry: QueueEntry) -> QueuedBatch[QueueEntry]:
 
 
 def _roll_bytes(most: int) -> int:
-    """Return the length at which a segment ends, of a journal that may have `most` bytes."""
+    """Return the length at which a segment ends, in a journal of at most `most` bytes."""
     return max(SMALLEST_ROLL, min(segments.ROLL_BYTES, most // ROLLS))

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from reconciler.delivery.queue.contract import Piece
 
-# Nothing is wrong with the content of the file: a person or time mends it.
+# These do not concern the content of the file. A person corrects them, or they pass.
 PASSING = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EACCES, errno.EPERM, errno.ESTALE}
 )
@@ -22,11 +22,11 @@ class System:
     """The system calls that write. Tests give one whose disk fails. Every method raises OSError."""
 
     def create(self, path: Path) -> int:
-        """Make a file for the owner alone, open for writing. The file must not exist."""
+        """Create a file that only its owner may use, and open it for writing. It must not exist."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def open(self, path: Path, *, make: bool = False) -> int:
-        """Open a file for writing, and make it when it is missing if `make`."""
+        """Open a file for writing. With `make`, create a missing one."""
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(path, flags | os.O_CREAT if make else flags, 0o600)
 
@@ -68,7 +68,7 @@ Result = TypeVar("Result")
 OPEN_FILES = 64  # of all queues
 THREADS = 4
 AGAIN_SECONDS = 0.5  # after a read that failed for a passing reason
-BLOCK_BYTES = 4096  # a disk that fails gives or refuses so much
+BLOCK_BYTES = 4096  # the unit in which a failing disk returns or refuses data
 
 
 class QueueReader:
@@ -79,11 +79,13 @@ class QueueReader:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="queue-reader")
 
     async def read(self, path: Path, offset: int, size: int) -> bytes:
-        """Return bytes of a file, fewer at its end. Raises OSError, but not for a passing reason."""
+        """Return bytes of a file, fewer at its end. Raises OSError, except for passing faults, which are tried
+        again.
+        """
         opened = self._open.get(path)
         if opened is not None:
             data = bytearray(size)
-            # Not in memory; or a file system that cannot say; or a fault, which the thread meets again.
+            # The bytes are not in memory, the file system cannot say, or the read failed: the thread reads again.
             with contextlib.suppress(OSError):
                 if os.preadv(opened, [data], offset, os.RWF_NOWAIT) == size:
                     return bytes(data)
@@ -99,7 +101,7 @@ class QueueReader:
                 return found
 
     def _keep(self, path: Path, descriptor: int) -> None:
-        """Keep a file open that is likely to be read again, unless it was replaced or removed meanwhile."""
+        """Keep a file open for the next read, unless it was replaced or removed meanwhile."""
         self.forget(path)
         if os.fstat(descriptor).st_nlink:
             self._open[path] = descriptor
@@ -115,7 +117,7 @@ class QueueReader:
             os.close(descriptor)
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Run something on a thread, since it waits for the disk."""
+        """Run something on a thread, because it may wait for the disk."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
@@ -140,14 +142,14 @@ def open_file(path: Path) -> int:
 
 
 class WholeFile(NamedTuple):
-    """The bytes of a file; `is_complete` says that the disk gave them all."""
+    """The bytes of a file. `is_complete`: the disk returned all of them."""
 
     data: bytes
     is_complete: bool
 
 
 def read_whole(path: Path, *, limit: int) -> WholeFile:
-    """Read a file, or its first `limit` bytes; zeros for blocks that the disk does not give. Raises other OSErrors."""
+    """Read a file, or its first `limit` bytes, with zeros for unreadable blocks. Raises other OSErrors."""
     descriptor = open_file(path)
     try:
         length = min(limit, os.fstat(descriptor).st_size)
@@ -167,7 +169,7 @@ def read_whole(path: Path, *, limit: int) -> WholeFile:
 
 
 def _read_some(descriptor: int, offset: int, size: int) -> bytes:
-    """Read as much as the disk gives, at least a block. Raises OSError when it refuses the first block."""
+    """Read as much as the disk returns, at least a block. Raises OSError if the first block is unreadable."""
     try:
         return os.pread(descriptor, size, offset) or bytes(size)
     except OSError as fault:

@@ -1,8 +1,8 @@
 """Folders of queues, `<root>/<directory>/<ULID>/`, and reading them without changing them.
 
-The identity is a small file, `queue.json`, so that no text of users is ever part of a path. It is read once: no other
-process makes or removes a folder. A folder that cannot be read for now does not block the
-others. It is read again whenever somebody asks for all queues, or looks for one that is not known.
+The identity is a small file, `queue.json`, so that no text of users is ever part of a path. It is read once, because no
+other process makes or removes a folder. A folder that cannot be read for now does not block the others. It is read
+again whenever somebody asks for all queues, or looks for one that is not known.
 
 `peek` reads the batches of a queue beside a service that runs: anything that is written at the same moment may be seen
 or not, and a file that is removed meanwhile is skipped.
@@ -47,7 +47,9 @@ DO = "look at its permissions, the disk, and the limit of open files"
 
 
 class QueueIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """`created` is in Unix milliseconds; `mark` is the secret number that checksums begin with."""
+    """The content of `queue.json`. `created` is in Unix milliseconds; `mark` is the secret number that checksums begin
+    with.
+    """
 
     version: int
     project: str
@@ -57,7 +59,7 @@ class QueueIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundIdentity(NamedTuple):
-    """A queue that is on disk. `directory` is the name of the folder that its own folder is in."""
+    """A queue on disk. `directory` is the name of the folder that its own folder is in."""
 
     project: str
     name: str
@@ -67,7 +69,7 @@ class FoundIdentity(NamedTuple):
 
 
 class WantedQueue(NamedTuple):
-    """The owner of a queue, and the name of the folder that its own folder is in."""
+    """The queue to find or create: its owner, and the name of the folder that its own folder is in."""
 
     project: str
     name: str
@@ -90,19 +92,19 @@ def read_identity(folder: Path) -> FoundIdentity | None:
 
 
 def is_partial_identity(folder: Path) -> bool:
-    """Return true for the remains of a folder that a crash kept from being made."""
+    """Return True for a folder that a crash left incomplete."""
     return folder.name.startswith(".")
 
 
 def sweep_folders(root: Path) -> None:
-    """Remove the remains of folders that a process did not finish to make. Nothing is in them."""
+    """Remove incomplete folders of an earlier process. They contain no records."""
     for partial in root.glob(f"*/.*{PARTIAL}"):
         shutil.rmtree(partial, ignore_errors=True)
 
 
 class QueueFolders:
-    """The folders below a root. Every method but `forget` may wait for the disk, so they run on a thread, one after
-    another, but for `remove`, which does not use the index.
+    """The folders below a root. All methods except `forget` may wait for the disk, so they run on a thread. They run
+    one after another, except `remove`, which does not use the index.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class QueueFolders:
         self._clock = clock
         self._randomness = randomness
         self._known: dict[Path, FoundIdentity] = {}
-        self._left: set[Path] = set()  # folders that are no queues, as the log says
+        self._left: set[Path] = set()  # folders that are no queues, as logged
 
     def scan(self) -> dict[Path, QueueFault]:
         """Read the owners that are not known yet.
@@ -142,7 +144,7 @@ class QueueFolders:
         try:
             found = read_identity(folder)
         except FileNotFoundError:
-            return  # it went meanwhile
+            return  # it was removed meanwhile
         if found is not None:
             self._known[folder] = found
         elif not (folder / GONE).exists() and folder not in self._left:
@@ -164,8 +166,8 @@ class QueueFolders:
         return [self._known[folder] for folder in sorted(self._known)], faults
 
     def find_or_make(self, wanted: WantedQueue) -> FoundIdentity:
-        """Return the queue of a destination, and make it if there is none. Raises OSError, and QueueFault when it may
-        be in a folder that cannot be read for now.
+        """Return the queue of a destination, or create it. Raises OSError, and QueueFault if it may be in a folder that
+        cannot be read now.
         """
         found = self._find(wanted)
         if found is None:
@@ -177,7 +179,7 @@ class QueueFolders:
         return found or self._make(wanted)
 
     def remove(self, folder: Path) -> bool:
-        """Remove the folder of an empty queue; True when it is no queue any more. Damaged files are kept."""
+        """Remove the folder of an empty queue, but keep damaged files. Return True if it is no queue any more."""
         with contextlib.suppress(OSError):
             if not (folder / QUARANTINE).exists():
                 shutil.rmtree(folder)
@@ -193,12 +195,12 @@ class QueueFolders:
         self._known.pop(folder, None)
 
     def _find(self, wanted: WantedQueue) -> FoundIdentity | None:
-        """Return the queue of a destination; of several the one with the lowest folder."""
+        """Return the queue of a destination; if there are several, the one whose folder is first."""
         found = [one for one in self._known.values() if (one.project, one.name, one.directory) == wanted]
         return min(found, key=lambda one: str(one.folder), default=None)
 
     def _make(self, wanted: WantedQueue) -> FoundIdentity:
-        """Make a folder; it is there, with its file, or not at all. Raises OSError."""
+        """Create a folder with its file: both or neither. Raises OSError."""
         place = self._root / wanted.directory
         if not place.exists():
             place.mkdir(mode=0o700)
@@ -222,7 +224,7 @@ class QueueFolders:
         return made
 
     def _fill(self, partial: Path, identity: QueueIdentity) -> None:
-        (partial / DEAD_LETTERS).mkdir(mode=0o700)  # now: a disk that is full later must have it
+        (partial / DEAD_LETTERS).mkdir(mode=0o700)  # now, because the disk may be full later
         descriptor = os.open(partial / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, msgspec.json.format(msgspec.json.encode(identity)) + b"\n")

@@ -1,11 +1,11 @@
-"""A journal: segments in a folder, appended at one end, acknowledged in any order, given back when all left them.
+"""A journal: segments in a folder. Batches are appended at one end and acknowledged in any order. Empty segments are
+removed.
 
-Acknowledgements are written within 100 ms and never forced to disk: after a crash some batches are sent again.
-
-A segment of which everything left is removed if it is the first one. Another one is emptied to its header, which says
-so: a missing file in the middle would look lost. The last one stays, for its numbers; when nothing is queued, it is
-sealed and emptied too. None of that needs room on the disk. What the disk does not take of a segment is tried again
-every second, and keeps no other segment waiting.
+Acknowledgements are written within 100 ms and never forced to disk: after a crash some batches are sent again. A fully
+acknowledged segment is removed if it is the first one. Otherwise its file is truncated to the header, which says so,
+because a missing file in the middle would look lost. The last segment stays, because it has the last number; when
+nothing is queued, it is sealed and truncated too. None of that needs free space on the disk. A failed write of one
+segment is tried again every second, and delays no other segment.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.1
 AGAIN_SECONDS = 1.0  # after a write that failed
-ATTEMPTS = 2  # at the end: what a full disk does not take is sent again
+ATTEMPTS = 2  # at the end: if the disk is full, those batches are sent again
 
 REFUSED = (
     "What left the queue file %s could not be written down, or its room not given back (%s); it is tried again. A "
@@ -52,9 +52,8 @@ class Shared(NamedTuple):
 
 
 class Journal:
-    """One journal. `committed` is called with entries that are on disk now.
-
-    `left` is what is queued, `disk` its bytes on disk, `last` the highest committed number.
+    """One journal. `committed` is called with entries that are on disk now. `left` sums the queued batches, `disk` is
+    the bytes on disk, `last` the highest committed number.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Journal:
         self._header = recovered.header
         self._committer = shared.committer
         self._committed = committed
-        self._dirty: dict[Segment, None] = {}  # something may have to be written or given back
+        self._dirty: dict[Segment, None] = {}  # segments with acknowledgements to write or bytes to free
         self._timer: asyncio.TimerHandle | None = None
         self._is_open = False
         for segment in self.segments:
@@ -92,7 +91,7 @@ class Journal:
         )
 
     def start(self) -> None:
-        """Begin to write: before that nothing is done to a file."""
+        """Allow writes; before this call, no file is changed."""
         self._is_open = True
         for segment in self.segments:
             if segment.is_spent:  # a crash came before it was removed
@@ -120,14 +119,16 @@ class Journal:
     # Acknowledging.
 
     def acknowledge(self, entries: Iterable[QueueEntry]) -> None:
-        """Record that entries left. Entries that left before do not count again."""
+        """Record that entries left the queue. Entries that left before do not count again."""
         for entry in entries:
             if not entry.has_left:
                 entry.segment.acknowledged.leave(entry.number, entry.number, entry.totals)
                 self._forget(entry.segment, entry.totals)
 
     def acknowledge_rest(self, segment: Segment, *, first: int, held: Totals) -> None:
-        """Record that everything in a segment left from a number on, all but `held`, which is before it."""
+        """Record that everything in a segment from a number on left the queue. `held` sums the batches before it that
+        stay.
+        """
         gone = segment.left.minus(held)
         last = segment.following.first - 1 if segment.following is not None else self.last
         if last >= first:
@@ -143,7 +144,9 @@ class Journal:
     # Damage.
 
     def settle(self, segment: Segment, readable: Totals) -> None:
-        """Everything in a segment was read, and only this much of what is left is there: the rest is lost."""
+        """Record that a segment was read to its end, and only this much of its queued batches was found: the rest is
+        lost.
+        """
         if segment.left != readable:
             lost = segment.left.batches - readable.batches
             self.left = self.left.minus(segment.left).plus(readable)
@@ -152,7 +155,7 @@ class Journal:
             self.report_damage(segment, lost=lost)
 
     def report_damage(self, segment: Segment, *, lost: int) -> None:
-        """Something in a segment cannot be read: put the file in quarantine, for people to look at."""
+        """Handle an unreadable part of a segment: put the file in quarantine, where people can examine it."""
         if lost > 0:
             self.lost += lost
             unread = counted(lost, "batch", "batches")
@@ -169,8 +172,8 @@ class Journal:
         self._committer.do(copy, lambda failure: recovery.report_quarantine(segment.path, failure))
 
     async def payload(self, entry: QueueEntry, *, most: int | None = None) -> bytes | None:
-        """Return the payload of an entry, or its first `most` bytes; None when it is not there as it was written. The
-        bytes of a part are not checked.
+        """Return the payload of an entry, or its first `most` bytes; None if it is not there as it was written. Only a
+        whole payload is checked.
         """
         length = segments.FRAME_HEADER_BYTES + (entry.size if most is None else min(entry.size, most))
         try:
@@ -187,18 +190,18 @@ class Journal:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is queued, nor waits to be."""
+        """True if nothing is queued, and nothing waits to be written."""
         return self.left.batches <= 0 and not self.appender.waiting
 
     @property
     def kept(self) -> int:
-        """The bytes on disk that stay when more is appended: a header when the journal is empty."""
+        """The bytes on disk that an append cannot free: only a header if the journal is empty."""
         if self.is_empty and not any(segment.is_stuck for segment in self.segments):
             return SEGMENT_HEADER_BYTES
         return self.disk
 
     def make_room(self) -> None:
-        """Give back all bytes of an empty journal, before the next append is written."""
+        """Free all bytes of an empty journal before the next append is written."""
         if self.is_empty and self.segments:
             self._seal_last()
             self._tidy(is_urgent=True)
@@ -213,7 +216,7 @@ class Journal:
     # Writing acknowledgements, and giving files back.
 
     def _touch(self, segment: Segment) -> None:
-        """Look at a segment within 100 ms."""
+        """Schedule work on a segment within 100 ms."""
         self._dirty[segment] = None
         if self._timer is None and self._is_open:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush)
@@ -223,16 +226,16 @@ class Journal:
         if self.segments and self.is_empty:
             self._seal_last()
         self._tidy(is_urgent=is_urgent)
-        for segment in [*self._dirty][:1]:  # it waits for the thread, or for another attempt
+        for segment in [*self._dirty][:1]:  # some still wait for the thread, or for another attempt
             self._touch(segment)
 
     def _removable(self) -> list[Segment]:
-        """Return the first segments of which everything left. If one cannot be removed, none behind it is removed."""
+        """Return the first segments that are fully acknowledged. If one cannot be removed, no later one is."""
         found = [*itertools.takewhile(lambda segment: segment.is_spent, self.segments[:-1])]
         return found[:1] if found and found[0].is_stuck else found
 
     def _tidy(self, *, is_urgent: bool = False) -> None:
-        """Do on the thread what segments need. An urgent call does not wait with what failed before."""
+        """Do the work on segments on the thread. An urgent call also tries failed work again without its delay."""
         now = asyncio.get_running_loop().time()
         removable = self._removable()
         steps = []
@@ -246,9 +249,9 @@ class Journal:
             if not step.is_removed and segment.is_spent and segment.holds_bytes:
                 step.header = self._drained(segment)
             if step.gives_back:
-                self.reader.forget(segment.path)  # a file keeps its room while it is open
+                self.reader.forget(segment.path)  # an open file keeps its disk space
                 if not segment.is_stuck:
-                    segment.end = SEGMENT_HEADER_BYTES  # the thread is done with it before it writes the next append
+                    segment.end = SEGMENT_HEADER_BYTES  # the thread finishes this before it writes the next append
                     self._account(segment)
             if step.gives_back or step.acknowledged is not None:
                 segment.is_busy = True
@@ -257,7 +260,7 @@ class Journal:
             self._committer.do(lambda system: _run(system, steps), lambda _: self._end(steps))
 
     def _drained(self, segment: Segment) -> bytes:
-        """Return the header of a segment of which everything left. That of the last one says which number is next."""
+        """Return the header of a fully acknowledged segment. That of the last segment has the next number."""
         first = segment.first if segment.following is not None else self.last + 1
         return segments.encode_segment(
             self._header._replace(first=first, before=segment.before, made_at=segment.made_at, flags=segments.DRAINED)
@@ -281,7 +284,7 @@ class Journal:
             self._touch(segment)
 
     def _refused(self, step: "_Step", fault: OSError) -> None:
-        """Log what the disk did not do, once until it does, and try it again later."""
+        """Log failed work once, until it succeeds, and schedule another attempt."""
         segment = step.segment
         if not any(one.is_stuck for one in self.segments):
             log.warning(REFUSED, segment.path, os.strerror(fault.errno or 0))
@@ -313,9 +316,8 @@ class Journal:
 
 @dataclass(slots=True)
 class _Step:
-    """Work on one segment: write its acknowledgements, then empty its file to a header, or remove it.
-
-    `fault` is set afterwards.
+    """Work on one segment: write its acknowledgements, then truncate its file to the header, or remove it. `fault` is
+    set afterwards.
     """
 
     segment: Segment
@@ -327,7 +329,7 @@ class _Step:
 
     @property
     def gives_back(self) -> bool:
-        """Nothing of the segment is left but a header."""
+        """True if only the header of the segment remains."""
         return self.is_removed or self.header is not None
 
     def run(self, system: System) -> None:
@@ -337,7 +339,7 @@ class _Step:
                 replace(system, path=self.segment.acknowledgements_path, data=self.acknowledged)
                 self.segment.acknowledged.length = len(self.acknowledged)
         except OSError:
-            if not self.gives_back:  # which needs no room on the disk, and no acknowledgements afterwards
+            if not self.gives_back:  # this needs no free space, and no acknowledgements afterwards
                 raise
         if self.is_removed:
             _remove(system, segment=self.segment)
@@ -346,7 +348,7 @@ class _Step:
 
 
 def _run(system: System, steps: Sequence[_Step]) -> None:
-    """Do all steps. A fault of one keeps no other from running, but no file is removed behind one that stays."""
+    """Do all steps. After a failed step the others still run, but no file is removed behind one that stays."""
     stays: OSError | None = None
     for step in steps:
         try:
@@ -359,25 +361,24 @@ def _run(system: System, steps: Sequence[_Step]) -> None:
 
 
 def _remove(system: System, *, segment: Segment) -> None:
-    # In this order: acknowledged batches must not come back when a crash comes between the two.
+    # In this order, so that acknowledged batches do not come back after a crash between the two.
     system.remove(segment.path)
     system.remove(segment.acknowledgements_path)
 
 
 def _empty(system: System, *, segment: Segment, header: bytes) -> None:
-    """Leave nothing of a segment but its header.
-
-    A crash before the end leaves frames, or acknowledgements, that the header disowns.
+    """Truncate a segment to its header. After a crash before the end, frames or acknowledgements remain that the header
+    declares void.
     """
     if segment.is_damaged:
-        replace(system, path=segment.path, data=header)  # the bytes of the file itself are in quarantine
+        replace(system, path=segment.path, data=header)  # the quarantine has a link to the old file
     else:
         write_file(system, path=segment.path, data=header, synced=True)
     system.remove(segment.acknowledgements_path)
 
 
 def replace(system: System, *, path: Path, data: bytes) -> None:
-    """Give a file other bytes, all of them or none. Raises OSError."""
+    """Replace the bytes of a file, completely or not at all. Raises OSError."""
     other = path.with_name(f"{path.name}.new")
     try:
         write_file(system, path=other, data=data)
@@ -388,7 +389,7 @@ def replace(system: System, *, path: Path, data: bytes) -> None:
 
 
 def write_file(system: System, *, path: Path, data: bytes, synced: bool = False) -> None:
-    """Write all bytes of a file, which is made when it is missing. Raises OSError."""
+    """Write a whole file, and create it if it is missing. Raises OSError."""
     descriptor = system.open(path, make=True)
     try:
         write_all(system, descriptor, [data], 0, synced=synced)
@@ -401,10 +402,11 @@ CHUNK_BYTES = 16 << 10  # of one read: many headers of small batches, and not mu
 
 
 class JournalWalk:
-    """A position in a journal. Entries that left are skipped.
+    """A position in a journal. Acknowledged entries are skipped.
 
-    `held` returns how much of a segment the caller has read and not acknowledged: at the end of the segment, the rest
-    of what is left is lost. Without it, that is only known when nothing leaves while the segment is read.
+    `held` returns the sum of the entries of a segment that the caller has read and not acknowledged. So at the end of
+    the segment, the difference to the queued sum is what was lost. Without `held`, this is known only if nothing is
+    acknowledged while the segment is read.
     """
 
     def __init__(self, journal: Journal, *, held: Callable[[Segment], Totals] | None = None) -> None:
@@ -418,11 +420,11 @@ class JournalWalk:
 
     @property
     def is_at_end(self) -> bool:
-        """Nothing follows."""
+        """True if no entry follows."""
         return self._arrive() is None
 
     def step(self, entry: QueueEntry) -> bool:
-        """Take an entry that was just committed, if it is the next one here."""
+        """Move past an entry that was just committed, if it is the next one here."""
         if self._arrive() is not entry.segment or self._offset != entry.offset:
             return False
         self._pass(entry)
@@ -451,11 +453,11 @@ class JournalWalk:
             self._offset = segment.end
 
     def _is_at(self, segment: Segment, offset: int) -> bool:
-        """Return true unless somebody went on, or the segment was used up, during a wait."""
+        """Return False if the position moved, or the segment became empty, during a wait."""
         return segment is self._segment and offset == self._offset and not segment.is_spent
 
     def _arrive(self) -> Segment | None:
-        """Go to the segment that has the next frame, and return it."""
+        """Move to the segment with the next frame, and return it."""
         if self._segment is None:
             if not self._journal.segments:
                 return None
@@ -475,7 +477,7 @@ class JournalWalk:
         self._segment, self._offset, self._seen, self._left = segment, SEGMENT_HEADER_BYTES, Totals(), segment.left
 
     def _settle(self, segment: Segment) -> None:
-        """All of a segment was read: the entries that were not there are lost."""
+        """Record the end of a segment: entries that were not found are lost."""
         if self._held is not None:
             self._journal.settle(segment, self._held(segment))
         elif segment.left == self._left:
@@ -486,7 +488,7 @@ class JournalWalk:
         self._seen = self._seen.plus(entry.totals)
 
     def _take(self, segment: Segment, chunk: bytes) -> list[QueueEntry]:
-        """Read the headers in a chunk that begins here, up to the first unreadable one."""
+        """Read the headers in the chunk from here, up to the first unreadable one."""
         found = []
         begins = self._offset
         while self._offset - begins + segments.FRAME_HEADER_BYTES <= len(chunk):
@@ -494,7 +496,7 @@ class JournalWalk:
             if frame is None or self._offset + frame.length > segment.end:
                 break
             entry = QueueEntry.of(frame, segment, self._offset)
-            # Lower numbers are of frames that the file had before it was emptied.
+            # Lower numbers belong to frames from before the file was truncated.
             if entry.number < segment.first or entry.number <= self._last or entry.has_left:
                 self._offset = entry.end
             else:
@@ -503,7 +505,7 @@ class JournalWalk:
         return found
 
     async def _skip_damage(self, segment: Segment) -> None:
-        """Go to the next frame behind unreadable bytes."""
+        """Move to the next frame behind unreadable bytes."""
         begins, mark = self._offset, self._journal.mark
         self._journal.report_damage(segment, lost=0)
 

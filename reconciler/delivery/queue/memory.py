@@ -1,4 +1,4 @@
-"""A queue in memory, and the line of batches, which the queue on disk uses too."""
+"""A queue in memory, and the line of batches, which the disk queue uses too."""
 
 import asyncio
 import bisect
@@ -22,9 +22,8 @@ class QueuedBatch(Generic[Source]):
 
 
 class QueueLine(Generic[Source]):
-    """The batches of a queue that can be claimed, and those that are. Used in the event loop only.
-
-    `ready` are the next batches that nobody has claimed, in the order of their numbers.
+    """The claimable and the claimed batches of a queue. Used in the event loop only. `ready` are the next unclaimed
+    batches, in the order of their numbers.
     """
 
     def __init__(self) -> None:
@@ -33,7 +32,7 @@ class QueueLine(Generic[Source]):
         self._change: asyncio.Future[None] | None = None
 
     def _fill(self) -> None:
-        """Add to `ready` soon, if there is something, and wake those who wait."""
+        """Start to fill `ready` if more batches exist, and wake those who wait."""
 
     def has_next(self) -> bool:
         """Return true if there is something to claim."""
@@ -49,7 +48,7 @@ class QueueLine(Generic[Source]):
             await asyncio.shield(self._change)
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
+        """Wake all who wait in `wait`."""
         if self._change is not None:
             self._change.set_result(None)
             self._change = None
@@ -80,12 +79,12 @@ class QueueLine(Generic[Source]):
         self.wake()
 
     def leave(self, number: int) -> Source | None:
-        """Remove a batch that was claimed; None when it is not there."""
+        """Remove a claimed batch and return it; None if it is not there."""
         held = self._claims.pop(number, None)
         return held.source if held is not None else None
 
     def leave_unclaimed(self) -> list[QueuedBatch[Source]]:
-        """Remove the batches that nobody has claimed, as far as they are in memory, and return them."""
+        """Remove the unclaimed batches that are in memory, and return them."""
         left = [*self.ready]
         self.ready.clear()
         return left
@@ -95,7 +94,7 @@ class QueueLine(Generic[Source]):
         return [*self._claims.values(), *self.ready]
 
     def _oldest(self) -> int | None:
-        """Return when the first batch was taken in, as far as it is in memory."""
+        """Return the time at which the first batch was accepted, if it is in memory."""
         first = self.ready[0] if self.has_next() else None
         if self._claims and (first is None or min(self._claims) < first.batch.number):
             first = self._claims[min(self._claims)]
@@ -103,7 +102,7 @@ class QueueLine(Generic[Source]):
 
 
 MOST_BATCHES = 100_000  # each takes half a KiB beside its bytes
-MOST_REFUSED = 10_000  # dead letters with which the queue takes no other for lack of room
+MOST_REFUSED = 10_000  # dead letters for want of room; with more, such records are not kept
 
 
 @dataclass(eq=False, slots=True)
@@ -118,9 +117,8 @@ class HeldLetter:
 
 
 class MemoryQueue(QueueLine[bytes]):
-    """Bounded by batches and by bytes, dead letters included in the latter.
-
-    `letters` are the dead letters.
+    """A queue in memory. It is limited by batches and by bytes, which include the dead letters. `letters` are the dead
+    letters.
     """
 
     label = "memory"
@@ -157,7 +155,8 @@ class MemoryQueue(QueueLine[bytes]):
         joins: bool = False,  # noqa: ARG002 - none do
     ) -> asyncio.Future[None]:
         """See the contract."""
-        # One piece of bytes is taken as it is; views would keep the whole request in memory.
+        # A single piece of bytes is kept as it is. Views are copied, because they would keep the whole request in
+        # memory.
         data = payload[0] if len(payload) == 1 and isinstance(payload[0], bytes) else b"".join(payload)
         self._last += 1
         self.ready.append(QueuedBatch(Batch(self._last, records, len(data), at), data))
@@ -192,7 +191,7 @@ class MemoryQueue(QueueLine[bytes]):
         return _done()
 
     def _bury(self, data: bytes, obituary: Obituary, *, records: int, taken_at: int) -> None:
-        # By the time, so that it is no number of an earlier queue, which may still be on somebody's screen.
+        # Numbers begin at the time, so that they differ from those of an earlier queue, which a person may still see.
         self._last_letter = max(self._last_letter + 1, obituary.at)
         self.letters.append(HeldLetter(self._last_letter, records, taken_at, obituary, data))
         self._dead_size += len(data)
@@ -221,7 +220,7 @@ class MemoryQueue(QueueLine[bytes]):
         for letter in [*self.letters]:
             if (outages_only and not letter.obituary.outage) or number not in (None, letter.number):
                 continue
-            # Its bytes move from one side of the limit to the other.
+            # The bytes count against the same limit before and after.
             if (most is not None and batches >= most) or self.room(size=0) is not None:
                 break
             self._remove(letter)

@@ -1,4 +1,4 @@
-"""All queues on disk of the process, which has the root folder to itself."""
+"""All disk queues of the process. No other process uses the root folder."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ UNLIMITED = 1 << 62
 
 
 class Queues:
-    """One per process, used from one loop. Begin with `start`, end with `close`."""
+    """All queues, used from one loop. Call `start` first and `close` last."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Queues:
         randomness: Callable[[int], bytes] = os.urandom,
         system: System | None = None,
     ) -> None:
-        """`reserve` is how many bytes of the disk are left free; `clock` returns Unix milliseconds."""
+        """`reserve` is the number of bytes to leave free on the disk; `clock` returns Unix milliseconds."""
         self._root = root
         system = system or System()
         self._system = system
@@ -47,7 +47,7 @@ class Queues:
         self._opening = asyncio.Lock()
 
     async def start(self) -> None:
-        """Find the queues in the root, which is made when it is missing. Raises Refused."""
+        """Find the queues in the root folder, or create it. Raises Refused."""
         try:
             await self._shared.reader.run(self._prepare)
             self._folders.tell(await self._shared.reader.run(self._folders.scan))
@@ -62,7 +62,7 @@ class Queues:
         self._shared.committer.look()
 
     async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
-        """Open the queue of a destination, and make it if there is none. Raises QueueFault."""
+        """Open the queue of a destination, or create it. Raises QueueFault."""
         limits = QueueLimits(max_batches, storage.max_bytes, dead_bytes)
         if folders.DIRECTORY.fullmatch(storage.directory) is None:
             raise QueueFault(f"The queue of {name} cannot be at {storage.directory}: choose a plain name.")
@@ -103,13 +103,14 @@ class Queues:
             return await self._shared.reader.run(self._folders.all)
 
     def is_open(self, found: FoundIdentity) -> bool:
-        """Return true if this very queue is open."""
+        """Return True if this queue is open."""
         return found.folder in self._open
 
     async def remove(self, queue: Queue) -> None:
-        """Close a queue, and remove its folder if it is on disk and nothing is in it. Damaged files are kept.
+        """Close a queue, and remove the folder of an empty disk queue. Damaged files are kept.
 
-        Nobody opens the queue again before this ends. It waits for a disk that hangs; others are opened meanwhile.
+        The caller must not open the queue again before this ends. It waits for a disk that hangs; meanwhile other
+        queues can be opened.
         """
         if not isinstance(queue, DiskQueue):
             await queue.close()
@@ -117,7 +118,7 @@ class Queues:
         if queue.folder not in self._open:  # all are closed
             return
         try:
-            await queue.close()  # first: afterwards it has everything that was being written
+            await queue.close()  # first, because this writes everything that waits
             if not any((queue.depth().batches, queue.depth().dead_batches)):
                 with contextlib.suppress(OSError):
                     if await self._shared.reader.run(lambda: self._folders.remove(queue.folder)):
@@ -127,17 +128,19 @@ class Queues:
             self._open.pop(queue.folder, None)
 
     def spare(self) -> int:
-        """Return how many bytes may be written before the disk is down to its reserve; below zero if it is beyond."""
+        """Return the number of bytes that may be written before the disk reaches its reserve; negative if less is
+        free.
+        """
         self._shared.committer.has_space(0)  # it asks the disk when there is none
         return self._shared.committer.spare
 
     @property
     def faults(self) -> int:
-        """The number of writes that the disk failed since the start."""
+        """The number of failed writes since the start."""
         return self._shared.committer.faults
 
     async def close(self) -> None:
-        """Close all queues. For a disk that hangs this waits `appender.END_SECONDS`, for all of them together."""
+        """Close all queues. If the disk hangs, this waits `appender.END_SECONDS` for all of them together."""
         closing = [(queue.identity, asyncio.create_task(queue.close())) for queue in self._open.values()]
         self._open.clear()
         try:

@@ -1,13 +1,13 @@
-"""Recovery of a journal when it is opened, and the quarantine of damaged files.
+"""Recovery of a journal at its opening, and the quarantine of damaged files.
 
-Recovery always gives something to go on with, except for passing faults: then it raises, to be tried again, since a
-segment that was not read would count as used up, and be removed. Of all segments but the last one only the header, the
-length and the acknowledgements are read. A file is read whole when its length is not what the headers say. The torn end
-that a crash leaves is ignored: nothing is appended to a file of an earlier process.
+Recovery always returns a usable journal, except after passing faults. Then it raises, and is tried again: a segment
+that was not read would otherwise count as empty and be removed. Only the header, the length and the acknowledgements of
+a segment are read, except for the last one. A file whose length differs from the headers is read whole. An incomplete
+frame at the end, after a crash, is ignored: nothing is appended to a file of an earlier process.
 
-Damaged files are kept in quarantine for people to look at. A file that is still served is linked there, which takes no
-room; one of which nothing can be served is moved. Nothing in quarantine is ever written over: another file of the same
-name gets a number behind it.
+Damaged files are kept in quarantine, where people can examine them. A file with readable batches is linked there, which
+takes no space; a file without any is moved. Nothing in quarantine is ever overwritten: another file of the same name
+gets a number.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
 
-DEAD_PREFIX = "dead-"  # before the name of a segment of dead letters
+DEAD_PREFIX = "dead-"  # before the name of a dead-letter segment
 
 
 @dataclass(slots=True)
 class Recovered:
-    """A journal as it was found. `header` is that of the next segment; `lost` counts batches that cannot be read."""
+    """A recovered journal. `header` is that of the next segment; `lost` counts unreadable batches."""
 
     header: SegmentHeader
     segments: list[Segment] = field(default_factory=list)
@@ -41,10 +41,9 @@ class Recovered:
 
 @dataclass(slots=True)
 class _Found:
-    """A file: `header` is None when it cannot be read, `frames` when the file was not read whole.
-
-    A foreign file is no regular file, or of a newer service, or of another journal. `missing` counts numbers between
-    those of its frames, `end` is where the last one ends.
+    """A file. `header` is None if it is unreadable, `frames` is None if the file was not read whole. A foreign file is
+    not a regular file, or belongs to a newer service or another journal. `missing` counts the numbers that are absent
+    between its frames; `end` is the end of the last frame.
     """
 
     path: Path
@@ -64,7 +63,7 @@ class _Found:
 
 
 def recover(folder: Path, *, kind: int, mark: int) -> Recovered:
-    """Read a folder, which may be missing. Raises OSError when it is unreadable, and for passing faults of a file."""
+    """Read a folder, which may be missing. Raises OSError if it is unreadable, or for passing faults of a file."""
     recovered = Recovered(SegmentHeader(kind, mark, 1, Totals(), 0))
     served: list[_Found] = []
     highest = 0
@@ -123,9 +122,8 @@ def _raise_passing(fault: OSError) -> None:
 
 
 def _is_known(one: _Found, following: _Found | None, *, mark: int) -> bool:
-    """Return true if something of a file can be served. It is read whole where no next header says how much is in it.
-
-    A file without a header may still have frames of this queue. Raises OSError for passing faults.
+    """Return True if a file has readable batches. It is read whole if no next header has its sums. A file without a
+    header may still have frames of this queue. Raises OSError for passing faults.
     """
     if one.header is None and (one.is_foreign or one.length <= segments.SEGMENT_HEADER_BYTES):
         return False
@@ -145,17 +143,17 @@ def _read(one: _Found, *, mark: int) -> None:
     scanned = segments.scan(region, segments.SEGMENT_HEADER_BYTES, mark=mark)
     own = [frame for frame in scanned.frames if frame.number >= one.first]
     one.highest = max([one.highest, *(frame.number for frame in own)])
-    is_longer = one.length > len(region)  # than any that was written here
+    is_longer = one.length > len(region)  # longer than any file that is written here
     one.frames, one.end = own, scanned.end
     one.is_damaged = scanned.gaps > 0 or not scanned.torn or one.header is None or is_longer or not is_complete
     one.missing = one.highest - one.first + 1 - len(own) if own and scanned.gaps else 0
 
 
 def _add(recovered: Recovered, one: _Found, following: _Found | None, before: Totals) -> Totals:
-    """Add the segment of a file, and return how much was appended before the next one.
+    """Add the segment of a file, and return the totals before the next one.
 
-    The header of the next file, or the content, says how much is in the segment. A file in the middle without a header
-    begins where the one before it ends.
+    The header of the next file, or the content, gives the totals of the segment. A file in the middle without a header
+    begins where the previous one ends.
     """
     kind, mark = recovered.header.kind, recovered.header.mark
     end = following.header.before if following is not None and following.header is not None else None
@@ -184,7 +182,7 @@ def _add(recovered: Recovered, one: _Found, following: _Found | None, before: To
 
 
 def _held(recovered: Recovered, one: _Found, expected: Totals | None, *, mark: int) -> Totals:
-    """Return how much is in a file, of which so much is expected."""
+    """Return the totals of a file, given the expected ones."""
     if one.is_drained:
         return Totals()
     if one.frames is None and expected is not None:
@@ -195,7 +193,7 @@ def _held(recovered: Recovered, one: _Found, expected: Totals | None, *, mark: i
         except OSError as fault:
             _raise_passing(fault)
             return expected
-    assert one.frames is not None  # of the last file, and of one before a file without a header
+    assert one.frames is not None  # the last file, and one before a file without a header, are read whole
     held = segments.sum_frames(one.frames)
     _lose(recovered, one, one.missing if expected is None else expected.batches - held.batches)
     return held
@@ -213,21 +211,23 @@ def _segment(one: _Found, before: Totals, held: Totals, *, kind: int, mark: int)
     segment = Segment(one.path, one.first, before, acknowledged, made_at, end=one.length, is_sealed=True)
     segment.is_drained = one.is_drained
     if one.is_drained:
-        with contextlib.suppress(OSError):  # a crash came before the file was removed
+        with contextlib.suppress(OSError):  # after a crash before the file was removed
             acknowledged.length = segment.acknowledgements_path.lstat().st_size
         return segment
     acknowledged.read(_acknowledgements(segment.acknowledgements_path, kind=kind))
     segment.left = held.minus(acknowledged.gone)
     if one.frames is not None:
         segment.end, segment.is_damaged = one.end, one.is_damaged
-        # Some of what left may be unreadable now: it must not be counted off the rest.
+        # Some acknowledged batches may be unreadable now. They must not be subtracted from the rest.
         segment.left = segments.sum_frames([frame for frame in one.frames if frame.number not in acknowledged])
     one.highest = max(one.highest, acknowledged.highest())
     return segment
 
 
 def _acknowledgements(path: Path, *, kind: int) -> bytes:
-    """Read the file; batches of which nothing can be read are sent again. Anything but a file is moved away."""
+    """Read the file of acknowledgements; batches without a readable one are sent again. Anything that is no file is
+    moved away.
+    """
     with contextlib.suppress(OSError):
         if not stat.S_ISREG(path.lstat().st_mode):
             put_in_quarantine(path, kind=kind, is_served=False)
@@ -236,7 +236,7 @@ def _acknowledgements(path: Path, *, kind: int) -> bytes:
 
 
 def _put_away(one: _Found, *, kind: int) -> None:
-    """Move away a file of which nothing can be served."""
+    """Move away a file without readable batches."""
     try:
         if one.length <= segments.SEGMENT_HEADER_BYTES and not one.is_foreign:
             one.path.unlink()  # a crash came before the first frame
@@ -252,9 +252,8 @@ def _put_away(one: _Found, *, kind: int) -> None:
 
 
 def put_in_quarantine(path: Path, *, kind: int, is_served: bool) -> Path:
-    """Put a file in quarantine, or only a second name of it while it is served; return the path there. Raises OSError.
-
-    A file that an earlier process put there is there once.
+    """Move a file into quarantine, or link it there while it is in use; return the path there. Raises OSError. A file
+    that an earlier process put there is not added again.
     """
     folder = _quarantine(path.parent, kind=kind)
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -278,7 +277,7 @@ def put_in_quarantine(path: Path, *, kind: int, is_served: bool) -> Path:
 
 
 def report_quarantine(path: Path, failure: Exception | None) -> None:
-    """Log the end of putting a file in quarantine."""
+    """Log that a file is in quarantine, or the failure of that."""
     if failure is None:
         log.error(
             "The queue file %s is damaged; what is readable is served, and the file kept in %s.", path, QUARANTINE
@@ -297,11 +296,11 @@ def quarantined(folder: Path, *, kind: int) -> list[Path]:
 
 
 def _highest_of(path: Path) -> int:
-    """Return the highest number that a file in quarantine may have: none of them is given out again."""
+    """Return the highest number that a file in quarantine may contain, because no number may be used again."""
     first = segments.segment_number(path.name.removeprefix(DEAD_PREFIX)[: segments.NAME_DIGITS])
     try:
         return segments.highest_number(first, path.lstat().st_size) if first is not None else 0
-    except FileNotFoundError:  # somebody looked at it, and removed it
+    except FileNotFoundError:  # a person may have removed it
         return 0
 
 

@@ -17,9 +17,9 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.settings import bounded_io
 from reconciler.settings.bounded_io import FileTooLarge, NotAFile
 
-# What a remote asks for: a name, and the files that hold the secrets; never a secret itself.
+# The credentials of a remote: a name and the files with the secrets, never a secret itself.
 
-# What people are told to correct.
+# The names of settings in messages.
 PASSWORD_FILE = "credentials.passwordFile"  # noqa: S105 - the name of a setting, as are the others
 TOKEN_FILE = "credentials.tokenFile"  # noqa: S105
 SSH_KEY_FILE = "credentials.sshKeyFile"
@@ -42,7 +42,7 @@ class Credentials:
     proxy: str = ""
 
     def files(self) -> tuple[Path, ...]:
-        """The given files, in a fixed order: a change of one may correct a refusal."""
+        """The configured files in a fixed order. A change of one may correct a refusal."""
         given = (getattr(self, field.name) for field in fields(self))
         return tuple(value for value in given if isinstance(value, Path))
 
@@ -58,10 +58,9 @@ def replace_file(path: Path, text: str, *, mode: int = 0o600) -> None:
     temporary.replace(path)
 
 
-# Taking secrets out of what a remote or a program wrote: a server may answer with the very header that it was sent.
+# Masking secrets in the output of remotes and programs: a server may return the header that it got.
 #
-# Pure. Which secrets there are is the caller's to know. What a text means is settled before: a secret may be a common
-# word.
+# Pure. The caller knows the secrets. Parse a text before masking it, because a secret may be a common word.
 
 HIDDEN = b"(sensitive)"
 
@@ -69,7 +68,7 @@ HIDDEN = b"(sensitive)"
 def secret_forms(secret: bytes, *, username: str = "") -> frozenset[bytes]:
     """Return the forms of a secret in a text: plain, in a URL, and in basic authentication with its user name."""
     percent = quote(secret, safe="").encode()
-    converted = secret.decode("latin-1").encode()  # git takes a page for Latin-1 unless that says what it is
+    converted = secret.decode("latin-1").encode()  # git reads a page as Latin-1 if it names no encoding
     encoded = (base64.b64encode(secret), base64.b64encode(username.encode() + b":" + secret))
     return frozenset({secret, converted, percent, percent.lower(), *encoded, *(one.rstrip(b"=") for one in encoded)})
 
@@ -85,7 +84,7 @@ def redacted_text(text: str, secrets: Iterable[bytes]) -> str:
     return redacted(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
 
 
-# Files that are in memory and on no disk, for programs that inherit them: however a run ends, nothing is left of them.
+# Files in memory, which programs inherit. After a run, nothing remains of them.
 
 
 @contextmanager
@@ -114,12 +113,12 @@ def this_user() -> str:
         return str(os.geteuid())
 
 
-# Reading the files that credentials are in, at the moment of their use: what is put there counts from the next run on.
+# Reading the files with credentials. They are read for each run, so a new secret counts from the next run on.
 #
-# What is wrong is said with the file's name and never with anything of its content.
+# An error names the file, and never contains any of its content.
 
 MOST_BYTES = 64 * 1024
-MOST_LIST_BYTES = 4 << 20  # of what is no secret: the authorities of a whole system, the hosts of a large company
+MOST_LIST_BYTES = 4 << 20  # of a file without secrets: the authorities of a whole system, the hosts of a large company
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
@@ -171,7 +170,7 @@ def refuse_file(path: Path, setting: str, wrong: str, mend: str) -> NoReturn:
     raise GitFault(RepositoryState.UNAUTHORIZED, f"{path}, the file of {setting}, {wrong}; {mend}")
 
 
-# Access to a repository: the additional needs of a run for each kind of URL.
+# Access to a repository: what a run needs in addition, for each kind of URL.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,11 +22,9 @@ from reconciler.model.text import visible
 
 DETAIL_CHARACTERS = 200
 SAID_LINES = 2
-CHECK_SECONDS = 300.0  # for the git that checks a mirror, which reads all that it holds
-ODD_OBJECT = (
-    1  # the status of `git fsck` for an object that is whole and breaks a rule: a fetch may let such ones through
-)
-# In place of git's words on a repository on this machine, which may quote a file that a link in it leads to.
+CHECK_SECONDS = 300.0  # for a check of a mirror, which reads all of it
+ODD_OBJECT = 1  # the status of `git fsck` for an intact object that breaks a rule, which a fetch may accept
+# The message for a repository on this machine. Git's own may quote a file outside that a link leads to.
 UNSHOWN = "`git fsck` there says why"
 SILENT = "git gave no reason"
 
@@ -50,7 +48,7 @@ class _Row(NamedTuple):
 
 _UNREACHABLE, _UNAUTHORIZED = RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED
 _UNSUPPORTED = RepositoryState.UNSUPPORTED_FORMAT
-# The beginning of a line in which git tells the words of curl, with the URL that we gave, or the status of an answer.
+# The beginning of a line in which git quotes curl, with our URL, or the status of an answer.
 _CURL = r"^(?:fatal: unable to access '[^'\n]*': |error: RPC failed; (?:HTTP [0-9]{3} )?(?:curl [0-9]{1,3} )?)"
 _STATUS = f"{_CURL}The requested URL returned error: "
 
@@ -96,7 +94,7 @@ _NO_REPOSITORY = _Row(
 )
 _ON_THIS_MACHINE = (
     _Row(
-        "promisor remote",  # from which a partial clone would have to fetch an object, and must not
+        "promisor remote",  # a partial clone would have to fetch an object, which it must not
         _UNSUPPORTED,
         "{source} is a partial clone that lacks objects of its history; fetch them there with `git fetch --refetch"
         " --no-filter`, or clone it whole",
@@ -178,7 +176,7 @@ _SSH = (
         anonymous="{source} asks for an ssh key, and none is set; set `credentials.sshKeyFile`",
     ),
 )
-# Phrases of the remote: it alone knows.
+# Phrases of the remote, because only it knows the cause.
 _OF_REMOTE = (
     _Row(
         "is not authorized to |User permission denied|^Gitea: Unauthorized"  # Gitea and Forgejo
@@ -308,14 +306,14 @@ async def _has_fault(path: Path, program: GitProgram) -> bool:
     return not output.truncated and output.status > ODD_OBJECT
 
 
-# Lines that git adds whatever has happened, the frame around ssh's warnings, and progress.
+# Lines that git always adds, the frame around ssh's warnings, and progress.
 _IDLE = re.compile(
     r"(?:fatal: )?(?:Could not read from remote repository|expected flush after|the remote end hung up upon initial)"
     r"|Please make sure you have|and the repository exists|@|\s*$|From "
     r"|(?:Enumerating|Counting|Compressing|Receiving|Unpacking|Indexing|Resolving|Total)\b"
 )
 _COMPLAINT = re.compile(r"(?:fatal|error): (.*)")
-# The URL, and a number that is another each time, which would make the same fault another one.
+# Parts that are left out: the URL, and a number that differs each time, so that equal faults have equal messages.
 _VARYING = re.compile(r"unable to access '[^']*': | after [0-9]+ (?:ms|milliseconds)\b")
 
 

@@ -14,15 +14,15 @@ from reconciler.git.remotes.remote import Address, ConcurrencyLimit, Remote, Rem
 from reconciler.git.remotes.sources import Source
 from reconciler.git.remotes.verification import AllowedSigners
 
-AT_ONCE = 64  # git programs that talk to remotes; and as many that read repositories and mirrors on this machine
-OF_ONE_HOST = 8  # of those that talk to remotes: a host that does not answer takes no more of them
-INSISTING = 8  # on top of either, for what a person waits for when no other is free
-PROPOSED = 8  # remotes that are asked for what is proposed at a time; and as many repositories on this machine
+AT_ONCE = 64  # concurrent git programs for remotes, and as many for repositories and mirrors on this machine
+OF_ONE_HOST = 8  # of these for one host: a host that does not answer must not take all
+INSISTING = 8  # in addition to either, for a person's request when none is free
+PROPOSED = 8  # remotes that are called for proposals at the same time, and as many repositories on this machine
 PROPOSED_OF_ONE_HOST = 4
-RECALLS = 3  # for one mirror: a server may refuse in words that nobody knows, and that must not last
+RECALLS = 3  # attempts for one mirror: the server may refuse with an unknown phrase, and this must end
 REFUSED = frozenset(
     {RepositoryState.BRANCH_MISSING, RepositoryState.UNSUPPORTED_FORMAT}
-)  # of a commit that is fetched by its id
+)  # for a commit that is fetched by its id
 
 
 class Following:
@@ -32,9 +32,9 @@ class Following:
         self._remote = remote
         self._proposals = proposals
         self._follows = source.follows
-        self._taken = float("-inf")  # when the last look that it was told of began
-        self._recalled_to: int | None = None  # the generation of the mirror that need not be filled any more
-        self._recalls_failed = 0  # since one came to an end
+        self._taken = float("-inf")  # the beginning of the last poll that it got
+        self._recalled_to: int | None = None  # the generation of the mirror that needs no further recall
+        self._recalls_failed = 0  # failures since the last success
 
     @property
     def path(self) -> Path:
@@ -63,7 +63,7 @@ class Following:
         self._taken, found = await self._remote.poll(self._follows, since=since, insists=insists)
         head = found[self._follows]
         if isinstance(head, Exception):
-            raise head.with_traceback(None)  # many raise the same one
+            raise head.with_traceback(None)  # several callers raise the same error
         return head
 
     async def fetch(self, head: RefHead, *, insists: bool = False) -> RefHead:

@@ -1,4 +1,4 @@
-"""HTTPS remotes: trust, proxy, passwords and tokens, and what the answers' headers say."""
+"""HTTPS remotes: trust, proxy, passwords and tokens, and the headers of answers."""
 
 import base64
 import re
@@ -27,12 +27,13 @@ from reconciler.settings.bounded_io import BoundedIO
 # standard error, with `<redacted>` in place of secrets.
 
 TRACING = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
-MOST_SECONDS = 3600.0  # longer than that nobody is left alone, whatever a remote asks
+MOST_SECONDS = 3600.0  # the longest wait that a remote may ask for
 VALUE_CHARACTERS = 100  # of a Retry-After
-ADDRESS_CHARACTERS = 200  # of the one that people read
+ADDRESS_CHARACTERS = 200  # of an address in a message
 
-# `12:00:00.000000 http.c:684   <= Recv header: Retry-After: 120`, the name in small letters under HTTP/2. From the
-# beginning of the line on: what a remote says may stand in any other. A line of progress ends in a carriage return.
+# `12:00:00.000000 http.c:684   <= Recv header: Retry-After: 120`, with the name in lower case for HTTP/2. It must match
+# from the beginning of a line, because a remote may write such text later in a line. A line of progress ends in a
+# carriage return.
 _TRACE = re.compile(rb"(?:^|(?<=\r))[0-9:.]{8,20} +[a-z.]{1,20}:[0-9]{1,6} +(==|=>|<=) ([^\n]*)(?:\n|\Z)", re.MULTILINE)
 RECEIVED = b"Recv header: "
 _STATUS = re.compile(r"HTTP/[0-9.]+ ([0-9]{3})")
@@ -42,7 +43,7 @@ _LEADING_ELSEWHERE = frozenset({301, 302, 303, 307, 308})
 _SMART = re.compile(
     r"content-type:[ \t]*application/x-git-upload-pack-(?:advertisement|result)[ \t]*(?:;|$)", re.IGNORECASE
 )
-_ADVERTISEMENT = "/info/refs"  # what git asks for beneath a repository
+_ADVERTISEMENT = "/info/refs"  # the path that git requests below a repository
 
 
 class HttpAnswers:
@@ -78,7 +79,7 @@ class HttpAnswers:
             until = parsedate_to_datetime(said)
             until = until if until.tzinfo else until.replace(tzinfo=UTC)
             return min(max((until - now).total_seconds(), 0.0), MOST_SECONDS)
-        except (ValueError, TypeError, IndexError, OverflowError):  # whatever the parser meets in what is no date
+        except (ValueError, TypeError, IndexError, OverflowError):  # errors of the parser for no date
             return None
 
     def redirect(self, url: str) -> str | None:
@@ -95,7 +96,7 @@ class HttpAnswers:
 
 
 def split_trace(stderr: bytes) -> tuple[bytes, HttpAnswers]:
-    """Return what git wrote besides its trace, and the answers that the trace tells of."""
+    """Split standard error into git's own lines and the answers in its trace."""
     headers = (
         found[2].removeprefix(RECEIVED).decode("utf-8", "replace").rstrip("\r")
         for found in _TRACE.finditer(stderr)
@@ -109,13 +110,13 @@ def split_trace(stderr: bytes) -> tuple[bytes, HttpAnswers]:
 # A password or token is a header for this host, in a configuration file in memory: so it is in no argument, no variable
 # and on no disk.
 
-# Where there is such a file, it holds all that the folder beside it holds, one file each. Reading those as well takes
-# curl 25 ms of CPU in every run.
+# If this file exists, it has the content of all files in the folder beside it. Reading those too takes curl 25 ms of
+# CPU in every run.
 SYSTEM_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 NO_AUTHORITIES = "no-authorities"
 
-# A redirect could lead credentials and trust to another host. HTTP/1.1: git asks one thing after the other, so HTTP/2
-# gains it nothing. A connection on which nothing comes for a minute is given up, whatever the time limit.
+# No redirects, which could send credentials to another host. HTTP/1.1, because git sends one request after the other,
+# so HTTP/2 has no advantage. A connection that is silent for a minute is closed, whatever the time limit is.
 CONFIGURATION = """\
 [http]
 	followRedirects = false
@@ -146,7 +147,7 @@ class Https(Transport):
         lines = ["[http]"]
         bundle = self._credentials.ca_file or (SYSTEM_BUNDLE if SYSTEM_BUNDLE.is_file() else None)
         if bundle is not None:
-            # Without a folder of ours, curl trusts the system's authorities besides.
+            # Without our own folder, curl would also trust the system's authorities.
             lines += [f"\tsslCAInfo = {quoted_path(str(bundle))}", f"\tsslCAPath = {quoted_path(str(empty))}"]
             lines += [f"\tproxySSLCAInfo = {quoted_path(str(bundle))}"]
         if self._credentials.proxy:

@@ -19,11 +19,11 @@ from reconciler.git.remotes.credentials import this_user
 from reconciler.settings import bounded_io
 
 ROOT = 0
-FILE_BYTES = 64 * 1024  # of a file that names something else
+FILE_BYTES = 64 * 1024  # of a file that names another place
 MOST_STORES = 16  # folders of objects: its own, its alternates and theirs
-MOST_IN_STORE = 4096  # entries of a folder of objects: 256 folders, two more, and what a killed git left
+MOST_IN_STORE = 4096  # entries of a folder of objects: 256 folders, two more, and leftovers of a killed git
 
-_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-fA-F]{40}")  # what git takes for a HEAD
+_HEAD = re.compile(rb"ref:\s*refs/|[0-9a-fA-F]{40}")  # the content of a valid HEAD
 
 
 class Astray(ValueError):
@@ -64,7 +64,7 @@ class LocalRepository:
             mode = os.R_OK | os.X_OK if place.is_dir() else os.R_OK
             if place.exists() and not os.access(place, mode, effective_ids=True):
                 raise PermissionError(0, "it may not be read", str(place))
-        # Of a folder that is none, git would go on to one beside it.
+        # If this is no repository, git would try the folder beside it.
         is_there = (common / "objects").is_dir() and (common / "refs").is_dir()
         if not is_there or not _HEAD.match(_read(own / "HEAD")):
             raise NoRepository
@@ -101,7 +101,7 @@ class LocalRepository:
             for link in _links(store / "info"):
                 self._leads(store / "info", link)
             if self._leads(store / "info", "alternates"):
-                # Git takes `..` out by the text alone, and so a link before it.
+                # Git removes `..` from the text of a path, with the name before it, even if that is a link.
                 lines = os.fsdecode(_read(store / "info/alternates")).split("\n")
                 paths = (os.path.join(store, line) for line in lines if line and not line.startswith("#"))  # noqa: PTH118
                 waiting += [Path(os.path.normpath(path)) for path in paths]

@@ -29,7 +29,7 @@ LEFTOVERS = (
     "refs/**/*.lock",
     "objects/tmp_*",
     "objects/incoming-*",
-    "objects/[0-9a-f][0-9a-f]",  # a fetch brings packs; single objects come by a protocol that nobody checks
+    "objects/[0-9a-f][0-9a-f]",  # a fetch brings packs; single objects come only by a protocol without checks
     "objects/pack/tmp_*",
     "objects/pack/.tmp-*",
     "objects/pack/*.lock",
@@ -60,14 +60,14 @@ def remove_files(path: Path) -> None:
 
 log = logging.getLogger(__name__)
 
-OWN_SECONDS = 60.0  # for what git does in our own mirror alone
+OWN_SECONDS = 60.0  # for work of git in our own mirror only
 TIDY_SECONDS = 300.0  # for joining packs, which writes most of them again
 REFS_BYTES = 16 << 20  # of a list of our own refs
 SHA256_CHARACTERS = 64
 MANY_PACKS = 50  # every fetch adds one pack, and a read looks into all of them
 FETCH = (
     "fetch",
-    "--progress",  # by which objects are counted
+    "--progress",  # needed to count objects
     "--no-tags",
     "--no-write-fetch-head",
     "--no-recurse-submodules",
@@ -89,7 +89,7 @@ class Mirror:
     def __init__(self, path: Path, program: GitProgram, *, url: str, borrows: str = "") -> None:
         self.path = path
         self.program = program
-        self.url = url  # for what people read
+        self.url = url  # in messages
         self._borrows = borrows
 
     async def ensure(self) -> None:
@@ -109,10 +109,10 @@ class Mirror:
         await self._git(
             "init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", str(fresh), is_made=False
         )
-        if self._borrows:  # from our folder of objects, so that no name of a folder above is in the file
+        if self._borrows:  # relative to our folder of objects, so that the file contains no name of a folder above
             (fresh / "objects/info/alternates").write_text(f"../../{self._borrows}/objects\n", encoding="utf-8")
         await _to_its_end(remove_files, old)
-        # Between the two renames there is no mirror, which counts as not made yet.
+        # Between the two renames there is no mirror, as before it is made.
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(old)
         fresh.rename(self.path)
@@ -155,7 +155,7 @@ class Mirror:
         Raises GitFault for a failure of the whole poll. `source` has the URL and the limits.
         """
         asked = sorted(followed)
-        # The remote's HEAD too: in most remotes it tells that they are not empty, without another call.
+        # Ask for the remote's HEAD too: usually it shows that the remote is not empty, without another call.
         patterns = dict.fromkeys(pattern for one in asked for pattern in (*one.patterns, refs.HEAD.full))
         output = await self.ask(source, "ls-remote", "--symref", "--", source.operand, *patterns)
         if output.truncated:
@@ -185,18 +185,18 @@ class Mirror:
         `source` has the URL and the limits. Raises GitFault.
         """
         limits = Limits(seconds=source.timeout, file_bytes=source.max_bytes, objects=source.max_objects)
-        # Without either, git ends well and leaves out what a shallow repository cuts off. What was cut off once would
-        # stay so, although the repository has it by now.
+        # Without these options, git succeeds with the incomplete history of a shallow repository. The missing part
+        # would not be fetched later, even if the repository gets it.
         depth = "--unshallow" if (self.path / "shallow").exists() else "--update-shallow"
-        await _to_its_end(sweep_mirror, self.path)  # a lock that anything left would stop it
+        await _to_its_end(sweep_mirror, self.path)  # a leftover lock would stop it
         status = None
         try:
             output = await self._run(source, *FETCH, depth, "--", source.operand, followed.refspec(head), limits=limits)
             status = output.status
         finally:
-            if status != 0:  # a killed fetch leaves as much as it may bring
+            if status != 0:  # a killed fetch may leave as much as one fetch may bring
                 sweep_mirror(self.path)
-        if NO_SMART_PROTOCOL in output.notes:  # what came was not checked, and is given up with the mirror
+        if NO_SMART_PROTOCOL in output.notes:  # unchecked objects: they go with the mirror
             raise GitFault(
                 RepositoryState.MIRROR_CORRUPT,
                 f"{source.url} went on without Git's smart protocol; its mirror is built again by itself",
@@ -265,7 +265,7 @@ class Mirror:
             with credentials.open_memory_file(stdin.encode()) as told:
                 output = await self.program.run(*where, *arguments, limits=limits, stdin=told)
         except TimeoutError:
-            # Nothing says that it is damaged, and to make it anew would only add to what is slow.
+            # The mirror may be intact, and making it again would only add load.
             told_person = f"git did not end in the mirror of {self.url} within {limits.seconds:g} seconds"
             raise GitFault(RepositoryState.UNREACHABLE, f"{told_person}; {SLOW_OWN}") from None
         if output.status != 0:
@@ -273,7 +273,7 @@ class Mirror:
         return output
 
     def _beside(self, suffix: str) -> Path:
-        # A leading dot: names of mirrors have none, so this is nobody's mirror.
+        # Names of mirrors have no leading dot, so this is never taken for a mirror.
         return self.path.with_name(f".{self.path.name}.{suffix}")
 
 

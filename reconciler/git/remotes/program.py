@@ -34,9 +34,9 @@ CHUNK_BYTES = 64 * 1024
 STDERR_BYTES = 64 * 1024
 ULIMIT_BLOCK_BYTES = 512  # the unit of `ulimit -f` in a POSIX shell
 ULIMIT_DATA_BYTES = 1024  # the unit of `ulimit -d`
-NOT_FOUND = 127  # the status of a shell that found no such program
-REAP_SECONDS = 5.0  # a process that survives SIGKILL for so long hangs in the kernel (a dead network disk)
-WAKE_SECONDS = 1.0  # how often a thread checks whether its program was killed, though something keeps its pipes open
+NOT_FOUND = 127  # the status of a shell that did not find the program
+REAP_SECONDS = 5.0  # a process that survives SIGKILL this long hangs in the kernel (a dead network disk)
+WAKE_SECONDS = 1.0  # between two checks if the program was killed while another process keeps its pipes open
 
 Watch = Callable[[bytes], str | None]
 
@@ -104,7 +104,7 @@ async def _reaped(ended: "asyncio.Future[Finished]") -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({ended}, timeout=end - loop.time())
     if ended.done() and not ended.cancelled():
-        ended.exception()  # nobody waits for it any more
+        ended.exception()  # mark it as retrieved: the caller is gone
 
 
 class _Run:
@@ -112,7 +112,7 @@ class _Run:
 
     def __init__(self, command: Command) -> None:
         self._command = command
-        self._lock = threading.Lock()  # so that no number is killed that may be another process's by then
+        self._lock = threading.Lock()  # so that a reused process number is never killed
         self._process: subprocess.Popen[bytes] | None = None
         self._is_over = False
         self._stdout = bytearray()
@@ -140,10 +140,10 @@ class _Run:
         finally:
             self._reap(process)
         status = process.returncode
-        if status == NOT_FOUND:  # which the shell only says
+        if status == NOT_FOUND:  # the shell reports it as a status
             _check_program(self._command)
         errors = bytes(self._stderr)
-        if self._is_cut:  # of a part of a line nobody could tell whose it is, nor whether a part of a secret is in it
+        if self._is_cut:  # the author of a partial line is unknown, and it may contain a part of a secret
             errors = errors.partition(b"\n")[2]
         return Finished(status, bytes(self._stdout), self._truncated, errors, self._stopped)
 
@@ -206,10 +206,10 @@ def _started(command: Command) -> "subprocess.Popen[bytes]":
             cwd=command.folder,
             env=command.environment,
             pass_fds=command.descriptors,
-            start_new_session=True,  # a process group of its own, so that what it starts ends with it
+            start_new_session=True,  # a process group of its own, so that its children end with it
         )
     except OSError as error:
-        if isinstance(error, FileNotFoundError):  # of the program, or of the folder to run it in
+        if isinstance(error, FileNotFoundError):  # the program or the working directory is missing
             _check_program(command)
         told = f"the program {command.arguments[0]} cannot be started ({system_reason(error)})"
         raise Transient(f"{told}; it is tried again") from error
@@ -238,12 +238,12 @@ REDIRECTED = "redirected to "
 NO_SMART_PROTOCOL = "the remote does not speak Git's smart protocol"
 TOO_MANY_OBJECTS = "it sends too many objects"
 
-# Why a fetch has to be stopped early, read off what git tells of its progress: it brings too many objects, or goes on
-# by the older protocol of http, by which objects come that nobody checks or counts.
+# Reasons to stop a fetch early, found in git's progress: it brings too many objects, or it uses the older http
+# protocol, whose objects are not checked and counted.
 
-LINE_BYTES = 16 * 1024  # of a line that goes on in the next piece
+LINE_BYTES = 16 * 1024  # of an incomplete line that continues in the next piece
 
-# Git's own lines stand at the beginning; before what the remote says of its side there is `remote: `.
+# Git's own text begins at the start of a line. Text of the remote comes after `remote: `.
 _RECEIVING = re.compile(rb"[\r\n](?:Receiving|Unpacking|Indexing) objects: +[0-9]+% \([0-9]+/([0-9]{1,18})\)")
 _STRAYED = re.compile(rb"=> Send header: GET (?!\S*/info/refs\?(?:\S*&)?service=git-upload-pack )[^\n]*\n")
 
@@ -272,9 +272,9 @@ class FetchWatch:
 # `remote` that of the repository's URL with its credentials (`https` and `ssh`). The caller knows the arguments and the
 # meaning of the output.
 
-# In a file, since options given with -c do not reach the upload-pack that git starts for the other repository.
-# Names that would be hostile in a working tree are let through: nothing is ever checked out, snapshots report them
-# by name, and one such file must not keep every other file from being read. Git would take memory for each processor.
+# In a file, because options with -c do not reach the upload-pack that git starts for the other repository. Names that
+# would be hostile in a working tree are accepted: nothing is checked out, snapshots report them by name, and one such
+# file must not block all others. One thread, because git needs memory for each thread.
 CONFIGURATION = """\
 [core]
 	hooksPath = /dev/null
@@ -294,11 +294,11 @@ CONFIGURATION = """\
 	windowMemory = 64m
 """
 
-# For what `git upload-pack` packs here, of a repository on this machine. To compress a folder of many files, or to find
-# what changed in it, takes longer than all else, and is done once for many commits, when packs are joined. With git's
-# own limit on the cache, 96 MiB, each step of a chain of differences takes fresh memory of the system's, which costs
-# more than the step. Chains are short, because git asks for the types of all files of a changed folder, and follows the
-# chain of each.
+# For packs that `git upload-pack` makes here, of a repository on this machine. Compressing a folder of many files, or
+# finding its changes, takes longer than everything else, so it is done once for many commits, when packs are joined.
+# With git's default cache of 96 MiB, each step of a delta chain takes new memory from the system, which costs more than
+# the step. Delta chains are short, because git reads the types of all files of a changed folder through the chain of
+# each.
 LOCAL_CONFIGURATION = """\
 [core]
 	deltaBaseCacheLimit = 16m
@@ -308,7 +308,7 @@ LOCAL_CONFIGURATION = """\
 	depth = 5
 """
 
-FAILED = 128  # the status with which git ends when it cannot go on
+FAILED = 128  # git's status after a fatal error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +362,7 @@ class GitProgram:
         self._safe_directories = frozenset(safe_directories)
         self._transport = _transport(url, credentials, home=home)
         self._is_installed = False
-        self._installing = threading.Lock()  # a caller that is cancelled leaves its thread behind
+        self._installing = threading.Lock()  # a cancelled caller leaves its thread running
 
     def environment(self, *, protocol: str = "file") -> dict[str, str]:
         """Return the variables of every run. Only the search path for programs is inherited."""
@@ -377,10 +377,11 @@ class GitProgram:
             "GIT_ADVICE": "0",
             "GIT_DEFAULT_HASH": "sha1",
             "GIT_DEFAULT_REF_FORMAT": "files",
-            "TZ": "UTC",  # of times in files of signers
+            "TZ": "UTC",  # for times in files of signers
             "TMPDIR": str(self.home),
-            "GIT_PROTOCOL": "version=2",  # of an upload-pack that we start: git tells it to those that it starts
-            # glibc keeps freed memory: for a folder of many files, git would take the same pages again and again.
+            "GIT_PROTOCOL": "version=2",  # for an upload-pack that we start; git sets it for its own
+            # Let glibc keep freed memory: otherwise git would request the same pages again and again for a folder of
+            # many files.
             "MALLOC_TOP_PAD_": str(8 << 20),
         }
 
@@ -435,17 +436,17 @@ class GitProgram:
     def _output(self, finished: Finished, access: Access, *, is_traced: bool) -> Output:
         errors, retry_after, notes = finished.errors, None, [finished.stopped]
         if finished.stopped is not None and finished.status == 0:
-            finished = finished._replace(status=FAILED)  # it ended by itself before the signal reached it
+            finished = finished._replace(status=FAILED)  # the program ended by itself before the signal arrived
         if is_traced:
             errors, answers = split_trace(errors)
             retry_after, led = answers.retry_after(self._now()), answers.redirect(self._url)
             notes.append(None if led is None else f"{REDIRECTED}{led}")
             if finished.status == 0 and answers.is_foreign:
-                # Git takes any page for a repository of the oldest kind, which has no refs: it would seem to be empty.
+                # Git treats any page as a repository of the oldest protocol without refs, so it would seem empty.
                 notes.append(NO_SMART_PROTOCOL)
                 finished = finished._replace(status=FAILED, stdout=b"")
         if finished.status < 0 and not finished.truncated and finished.stopped is None:
-            notes.append("a signal ended git")  # of somebody else, which says nothing of the repository
+            notes.append("a signal ended git")  # not ours, and unrelated to the repository
         return Output(
             finished.status,
             finished.stdout,
@@ -465,12 +466,12 @@ def _transport(url: str, credentials: Credentials, *, home: Path) -> Transport:
 
 
 def _safe_section(directories: Iterable[Path]) -> str:
-    # Git compares with what it opened: of an ordinary repository and of a linked worktree, that is `.git`.
+    # Git compares with the path that it opened, which is `.git` for an ordinary repository and a linked worktree.
     paths = sorted({str(place) for folder in directories for place in (folder, folder / ".git")})
     return "[safe]\n" + "".join(f"\tdirectory = {_trusted(path)}\n" for path in paths)
 
 
 def _trusted(path: str) -> str:
-    if path.endswith("/*"):  # which would trust more than one folder
+    if path.endswith("/*"):  # this would trust more than one folder
         raise Refused(f"{path!r} cannot be trusted as the folder of a repository; rename it")
     return quoted_path(path)

@@ -24,9 +24,9 @@ from reconciler.git.remotes.mirrors import MANY_PACKS, Mirror
 from reconciler.git.remotes.remote import ConcurrencyLimit, Remote, RetryAfter
 from reconciler.git.remotes.sources import Source
 
-MOST_HELD = 50  # proposals whose commits may be named by their ids: those that were asked for last
-LISTING_BYTES = 16 << 20  # of all refs that may be proposed, among which a commit is looked for
-ABSENT = frozenset({RepositoryState.BRANCH_MISSING, RepositoryState.EMPTY})  # states that say that there is no such ref
+MOST_HELD = 50  # proposals whose commits may be named by id: the last requested ones
+LISTING_BYTES = 16 << 20  # of the list of all refs that may be proposed, to find a commit in
+ABSENT = frozenset({RepositoryState.BRANCH_MISSING, RepositoryState.EMPTY})  # the ref does not exist
 
 
 class SecondMirror:
@@ -38,11 +38,11 @@ class SecondMirror:
     """
 
     def __init__(self) -> None:
-        self._generation = 0  # of the first mirror, which this one borrows from
+        self._generation = 0  # of the first mirror, whose objects this one borrows
         self._number = 0
         self._current: Mirror | None = None
         self._before: Path | None = None
-        # Where our refs are, by their names; the one that was asked for last is last.
+        # The heads of our refs by name; the last requested one is last.
         self._heads: dict[str, RefHead] = {}
 
     @property
@@ -83,7 +83,7 @@ class SecondMirror:
         ref = wanted.private_ref
         held = self._heads.get(ref)
         came = head if head.is_held_as(held) else await self._current.fetch(source, wanted, head)
-        self._heads.pop(ref, None)  # so that it is the last from now on
+        self._heads.pop(ref, None)  # so that it becomes the last one
         self._heads[ref] = came
         old = list(self._heads)[:-MOST_HELD]
         for ref in old:
@@ -100,8 +100,8 @@ class SecondMirror:
             mirrors.remove_retired(await asyncio.to_thread(mirrors.retire_folder, [gone]))
 
 
-TIP_SECONDS = 30.0  # between two looks only to know where refs are, and how long what was seen counts
-MOST_TIPS = 256  # refs that are remembered and asked for in one look
+TIP_SECONDS = 30.0  # between two polls only for tips, and the age up to which a tip counts
+MOST_TIPS = 256  # refs that are remembered, and polled together
 
 
 class RefTip(NamedTuple):
@@ -143,12 +143,12 @@ class Proposals:
         self._remote = remote
         self._limit = limit
         self._second = SecondMirror()
-        self._tips: dict[str, RefTip] = {}  # those that were seen last come last
+        self._tips: dict[str, RefTip] = {}  # the most recently polled ones come last
         self._waiting: set[asyncio.Timeout] = set()
-        self._asked = float("-inf")  # when the remote was asked for tips alone
+        self._asked = float("-inf")  # the time of the last poll only for tips
         self._rest = RetryAfter(remote.clock)
         self._finding = asyncio.Lock()
-        self._looking = asyncio.Lock()  # whoever looks for tips alone
+        self._looking = asyncio.Lock()  # held during a poll only for tips
         self._is_closed = False
 
     @property
@@ -161,7 +161,7 @@ class Proposals:
 
         `follows` is the ref that the caller's repository follows.
         """
-        # What a commit's id names may come with what a ref names.
+        # A commit that is named by its id may be in the history of a fetched ref.
         asked = sorted(dict.fromkeys(wanted), key=lambda one: one.is_fixed)
         async with self._bounded(self._finding):
             first = await self._remote.ready()
@@ -171,7 +171,7 @@ class Proposals:
             except GitFault as fault:
                 if fault.state is not RepositoryState.MIRROR_CORRUPT:
                     raise
-            await self._second.leave()  # it may be the damaged one
+            await self._second.leave()  # the second mirror may be the damaged one
             return {one: await self._find(first, one, follows) for one in asked}
 
     async def tips(self, wanted: Collection[str]) -> dict[str, str | None]:
@@ -228,7 +228,7 @@ class Proposals:
                 told = f"{url} is not followed any more by these settings; ask again"
             raise GitFault(RepositoryState.UNREACHABLE, told) from None
 
-    # The steps of `find`: in the mirrors, else by asking the remote, and fetched into the second one.
+    # The steps of `find`: search the mirrors, then poll the remote, and fetch into the second mirror.
 
     async def _find(self, first: Mirror, wanted: Followed, follows: Followed) -> FoundCommit:
         if wanted.is_fixed:
@@ -247,7 +247,7 @@ class Proposals:
             raise
         if not wanted.is_fixed:
             return FoundCommit(came.ref, came.commit, self._second.path)
-        # The ref may have moved, which may have the commit in its history.
+        # The ref may have moved to a commit whose history contains the commit.
         if came.commit != wanted.name and not await self._second.reaches(wanted.name):
             raise git_refs.proposal_not_found(wanted.name, url=self._remote.url)
         return FoundCommit(wanted.name, wanted.name, self._second.path)
@@ -267,7 +267,7 @@ class Proposals:
         ref = git_refs.proposal_tip(listing.stdout, wanted.name)
         if ref is not None:
             return Followed(RefKind.REF, ref), RefHead(ref, wanted.name)
-        if any(source.follows == wanted for source in self._remote.sources):  # fetched by its id
+        if any(source.follows == wanted for source in self._remote.sources):  # such a commit is fetched by its id
             return wanted, RefHead(wanted.full, wanted.name)
         raise git_refs.proposal_not_found(wanted.name, url=self._remote.url)
 
@@ -294,7 +294,7 @@ class Proposals:
         try:
             await remote.inspect()
         except GitFault:
-            await self._second.leave()  # what came may come from elsewhere
+            await self._second.leave()  # the fetched objects may come from another place
             raise
         return came
 

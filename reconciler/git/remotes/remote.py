@@ -45,7 +45,7 @@ class ConcurrencyLimit:
             async with self._beyond:
                 yield
         else:
-            async with of_host, self._all:  # in this order: what waits for its host takes no other host's slot
+            async with of_host, self._all:  # in this order: a wait for one host takes no slot from others
                 yield
 
 
@@ -177,19 +177,19 @@ class Remote:
         self.url, self._credentials = address
         self.host = host_of(self.url)
         self.place = place
-        self.sources: frozenset[Source] = frozenset()  # whoever follows something of it
-        self.generation = 0  # grows when the mirror is made anew
+        self.sources: frozenset[Source] = frozenset()  # one for each repository that follows it
+        self.generation = 0  # grows each time the mirror is made again
         self.is_ready = False  # true once the mirror is there
         self.clock = clock
         self.rest = RetryAfter(clock)
         self.rejected = RejectedHeads()
-        self.polled = PollAnswer(float("-inf"), {})  # the last one
+        self.polled = PollAnswer(float("-inf"), {})  # the last poll
         self._limit = limit
         self._own_limit = own_limit
         self._tally = tally
         self._polling = {insists: asyncio.Lock() for insists in (False, True)}
-        self._unfetched: set[Followed] = set()  # their last poll counts for the next one too: the fetch failed
-        self._writing = asyncio.Lock()  # whoever writes the mirror
+        self._unfetched: set[Followed] = set()  # refs whose fetch failed: their last poll counts for the next run too
+        self._writing = asyncio.Lock()  # held while the mirror is written
         folder = self.source().folder
         program = GitProgram(
             place.home,
@@ -199,7 +199,7 @@ class Remote:
         )
         self._mirror = Mirror(place.mirror, program, url=self.url)
         self._files = BoundedIO(f"the repository {self.url}")
-        self._heads: dict[str, RefHead] = {}  # where our refs are
+        self._heads: dict[str, RefHead] = {}  # the heads of our refs
         self._reading_facts = asyncio.Lock()  # so that entries with the same commit read it once
         self.facts: dict[str, CommitFacts] = {}  # by commit
 
@@ -222,7 +222,7 @@ class Remote:
         asked = {followed, *(source.follows for source in self.sources if not source.follows.is_fixed)}
         found: Mapping[Followed, RefHead | Exception]
         async with self._limit.slot(self.host, insists=insists):
-            await asyncio.sleep(0)  # so that all who ask in this turn of the loop share the poll
+            await asyncio.sleep(0)  # so that all calls in this turn of the loop share the poll
             began = self.clock()
             try:
                 with self._tally.counting(RemoteCall.LOOK):
@@ -234,7 +234,7 @@ class Remote:
                     if isinstance(result, Exception):
                         self._tally.failed(RemoteCall.LOOK, result)
             except (ReconcilerError, OSError) as fault:
-                if isinstance(fault, GitFault) and fault.retry_after is not None:  # how long still, `rest` knows
+                if isinstance(fault, GitFault) and fault.retry_after is not None:  # `rest` knows the remaining time
                     raise
                 found = dict.fromkeys(asked, fault)
         answer = PollAnswer(began, found)
@@ -256,11 +256,11 @@ class Remote:
         async with self._writing:
             known = self.polled.found.get(followed)
             if isinstance(known, RefHead):
-                head = known  # somebody polled since, and HEAD may name another branch
+                head = known  # another call polled since, and HEAD may name another branch
             if not head.is_held_as(self._heads.get(followed.private_ref)):
                 head = await self._fetch(mirror, followed, head, insists=insists)
             self._heads[followed.private_ref] = head
-            await self._drop(mirror)  # not before: what was followed until now may be where the new one is
+            await self._drop(mirror)  # only now, because a former ref may lead to the new head
         return head
 
     async def _fetch(self, mirror: Mirror, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
@@ -271,10 +271,10 @@ class Remote:
                     await self.inspect()
                     with self.rest.asking(insists=insists):
                         came = await mirror.fetch(source, followed, head)
-                    await self.inspect()  # what came may come from elsewhere, if it was changed under git's eyes
+                    await self.inspect()  # it may have been changed during the fetch
             except GitFault as fault:
                 self.rejected.note(followed, head, source, fault)
-                if fault.transient:  # a server that refuses each second run of git would refuse each fetch
+                if fault.transient:  # if a server refuses every second run of git, it would refuse every fetch
                     self._unfetched.add(followed)
                 raise
         return came
@@ -300,13 +300,13 @@ class Remote:
         """Read the facts of a commit, once, if the mirror has it. It does not make the mirror. Raises nothing."""
         async with self._reading_facts, self._own_limit.slot(""):
             if commit not in self.facts:
-                with suppress(ReconcilerError, OSError):  # unknown until the next call
+                with suppress(ReconcilerError, OSError):  # the facts stay unknown until the next call
                     self.facts[commit] = await self._mirror.facts(commit)
                 for old in list(self.facts)[:-MOST_FACTS]:
                     del self.facts[old]
 
     def source(self) -> Source:
-        """The remote with the largest limits of its repositories."""
+        """Return the remote with the largest limits of its repositories."""
         plain = Source(url=self.url, credentials=self._credentials)
         every = self.sources or {plain}
         return replace(

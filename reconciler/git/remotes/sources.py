@@ -82,7 +82,7 @@ def host_of(url: str) -> str:
 
 def _check_remote(url: str) -> None:
     try:
-        scalars.repository_url(url)  # the rule is one, for the settings and for git
+        scalars.repository_url(url)  # the same rule as for the settings
     except ValueError as error:
         why = str(error) or "must be an absolute path or an https, ssh or file URL"
-        raise Refused(f"the URL of the repository {why}") from None  # unquoted: it may hold a password
+        raise Refused(f"the URL of the repository {why}") from None  # not quoted, because it may contain a password

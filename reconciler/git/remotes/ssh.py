@@ -21,10 +21,10 @@ from reconciler.settings.bounded_io import BoundedIO
 
 # ssh: its keys and trusted hosts. They come only from the settings, and nothing is forwarded.
 
-# `-F none` keeps the user's and the system's configuration out, so that these and ssh's own defaults are all there is:
-# no forwarding, no local command, no proxy, no control socket.
-# One exchange of keys is left out: sntrup761 takes older versions of ssh 60 ms of CPU in every run. Newer ones have
-# ML-KEM, which withstands the same attacks and costs nothing to speak of.
+# `-F none` ignores the configuration of the user and the system, so only these options and ssh's defaults apply: no
+# forwarding, no local command, no proxy, no control socket. The key exchange sntrup761 is left out, because it takes
+# older versions of ssh 60 ms of CPU in every run. Newer versions have ML-KEM, which resists the same attacks at nearly
+# no cost.
 OPTIONS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -39,12 +39,12 @@ OPTIONS = (
     "KexAlgorithms=-sntrup761*",
 )
 
-# The key by a name of ours, in the folder in which ssh runs. Beside the key itself may be the public half of another,
-# which was there before, and ssh would show that.
+# The key under our own name, in ssh's working directory. Beside the real file there may be an old public key of another
+# pair, which ssh would offer.
 IDENTITY = "identity"
 
-# The program that answers when ssh asks for the passphrase of our key. Another host or another key asks another
-# question, and gets no answer. The passphrase is in no argument and no variable: it is read from its own file.
+# The program that answers ssh's question for the passphrase of our key. It answers no other question, such as for
+# another key or host. The passphrase is in no argument and no variable: it is read from its own file.
 ASKPASS = "askpass"
 ASKPASS_SCRIPT = """\
 #!/bin/sh
@@ -107,7 +107,7 @@ def ssh_command(credentials: Credentials) -> str:
     if credentials.ssh_key_file is not None:
         certificate = _path(f"{credentials.ssh_key_file}-cert.pub")
         shown = (f"IdentityFile={IDENTITY}", f"CertificateFile={certificate}")
-    # Of an option that is given twice, ssh takes the first.
+    # If an option is given twice, ssh uses the first.
     asking = () if credentials.ssh_passphrase_file is None else ("BatchMode=no", "NumberOfPasswordPrompts=1")
     options = (*asking, *OPTIONS, f"UserKnownHostsFile={known}", *shown)
     return shlex.join(["ssh", "-F", "none", *(part for option in options for part in ("-o", option))])

@@ -15,10 +15,10 @@ from reconciler.git.remotes.program import GitProgram, Limits, Output
 from reconciler.model.errors import Transient
 from reconciler.model.text import visible
 
-# The file that says who may sign: `verify.signersFile`, in the form of OpenSSH's allowed signers (ssh-keygen(1)).
+# The file of allowed signers, `verify.signersFile`, in OpenSSH's format (ssh-keygen(1)).
 
 MOST_BYTES = 1 << 20
-BLANK = re.compile(rb"^[ \t\r]*$", re.MULTILINE)  # ssh-keygen takes such a line for one without a key
+BLANK = re.compile(rb"^[ \t\r]*$", re.MULTILINE)  # ssh-keygen would report such a line as one without a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ MOST_TAGS = 8  # tags of tags
 SHOWN_CHARACTERS = 200  # of what git says
 
 COMMIT, TAG = "commit", "tag"  # the objects that can be signed
-# By these beginnings of a line git tells what made a signature (gpg-interface.c).
+# Git recognises the program of a signature by these beginnings of a line (gpg-interface.c).
 _SIGNATURE = re.compile(
     rb"^(?:gpgsig )?-----BEGIN (?:(SSH SIGNATURE)|(PGP) [A-Z]+|(SIGNED MESSAGE))-----", re.MULTILINE
 )
 _TAGGED = re.compile(rb"object ([0-9a-f]{40})\ntype (commit|tag)\n")
 _KEY = re.compile(r"^Good \"git\" signature with .* key (SHA256:\S+)$", re.MULTILINE)
-_THIS_KEY = ": key "  # has expired, is not yet valid, is not permitted for something
+_THIS_KEY = ": key "  # followed by: has expired, is not yet valid, is not permitted
 
 
 class Verification:
@@ -93,7 +93,7 @@ class Verification:
                 break
             name, kind = target[1].decode(), target[2].decode()
         if (kind, name) != (COMMIT, head.commit):
-            # The remote says where its tag leads, and only the tag itself is believed.
+            # The remote claims the target of its tag, but only the tag itself counts.
             told = f"the tag {faults.short_commit(head.tag)} does not lead to {faults.short_commit(head.commit)}"
             raise self._unsigned(told)
         await self._check(*(signed or (kind, name)))
@@ -113,7 +113,7 @@ class Verification:
         with tempfile.NamedTemporaryFile(dir=self._program.home, prefix="signers-") as file:
             file.write(self._signers.content)
             file.flush()
-            # Git would ask gpg of a signature that is not of ssh.
+            # Git would call gpg for a signature that is not from ssh.
             settings = (f"gpg.ssh.allowedSignersFile={file.name}", "gpg.program=false", "gpg.x509.program=false")
             options = [word for setting in settings for word in ("-c", setting)]
             output = await self._git(*options, f"verify-{kind}", name, shows=name)
@@ -143,7 +143,7 @@ class Verification:
             )
         except TimeoutError:
             raise Transient(f"git did not show {shows} within {SECONDS:g} seconds; it is tried again") from None
-        if output.status < 0 and not output.truncated:  # which says nothing of the object
+        if output.status < 0 and not output.truncated:  # unrelated to the object
             raise Transient(f"git was ended by a signal before it showed {shows}; it is tried again")
         return output
 
@@ -152,10 +152,10 @@ class Verification:
         return GitFault(RepositoryState.UNSIGNED, f"{why}; {until}")
 
     def _reason(self, said: str) -> str:
-        """Return what ssh-keygen says of a line of the file of signers, as `path:line: reason`; '' without."""
+        """Return ssh-keygen's complaint about a line of the signers file, as `path:line: reason`; '' without one."""
         path = str(self._signers.path)
         reasons = [line for line in said.splitlines() if line.startswith(f"{path}:")]
-        # Of lines that cannot be used it tells too, and these are rarely the cause when another one has this very key.
+        # It also reports unusable lines, which are rarely the cause if another line has this key.
         told = [reason for reason in reasons if _THIS_KEY in reason] or reasons
         return f" ({visible(told[0][:SHOWN_CHARACTERS])})" if told else ""
 

@@ -24,16 +24,16 @@ from reconciler.model.errors import Transient
 
 log = logging.getLogger(__name__)
 
-STEP_MILLISECONDS = 10  # how long refs must be quiet before an event is told; 5 would cost 1 % of a core
-DEBOUNCE_MILLISECONDS = 100  # when refs are never quiet, an event is told after so long
-TICK_MILLISECONDS = 200  # how often the few files outside `refs` are looked at
-REPOSITORIES_A_TICK = 5  # whose few files are looked at in one tick; with more, each is looked at more rarely
+STEP_MILLISECONDS = 10  # for which refs must be quiet before an event is reported; 5 would cost 1 % of a core
+DEBOUNCE_MILLISECONDS = 100  # if refs are never quiet, an event is reported after this time
+TICK_MILLISECONDS = 200  # between two checks of the few files outside `refs`
+REPOSITORIES_A_TICK = 5  # whose few files are checked in one tick; with more, each is checked less often
 MOST_REFS = 100_000  # in files and folders of one repository
 THREAD_NAME = "watch repositories"
 ERRORS = (OSError, RuntimeError, ValueError)  # watchfiles' own error is a RuntimeError
 
-FolderIdentity: TypeAlias = tuple[int, int]  # device and inode: of another one than before, the watch tells nothing
-FileFact: TypeAlias = tuple[int, ...] | None  # what stat(2) tells of a file that was replaced or removed
+FolderIdentity: TypeAlias = tuple[int, int]  # device and inode: the watch does not report a replaced folder
+FileFact: TypeAlias = tuple[int, ...] | None  # the fields of stat(2) that show if a file was replaced or removed
 
 
 class WatchEnded(Transient):
@@ -45,7 +45,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._watches: dict[Watch, None] = {}  # in the order in which they came
+        self._watches: dict[Watch, None] = {}  # in the order of their addition
         self._thread: threading.Thread | None = None
 
     async def events(self, path: Path, *, stop: asyncio.Event) -> AsyncGenerator[None, None]:
@@ -58,7 +58,7 @@ class Watcher:
         woken = asyncio.Event()
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody listens any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing listens any more
                 loop.call_soon_threadsafe(woken.set)
 
         watch = Watch(path, wake)
@@ -79,7 +79,7 @@ class Watcher:
             stopped.cancel()
 
     def is_set(self) -> bool:
-        """Return True if to end: also when the program ends, since Python waits for this thread."""
+        """Return True if the thread should end, or the program ends: Python waits for this thread."""
         return not self._watches or not threading.main_thread().is_alive()
 
     def _add(self, watch: "Watch") -> None:
@@ -124,7 +124,7 @@ class Watcher:
                 if any(watch.is_new for watch in watches):
                     standing = self._renewed(standing, watches)
                 if standing is None:
-                    time.sleep(TICK_MILLISECONDS / 1000)  # what cannot be watched is about to be removed
+                    time.sleep(TICK_MILLISECONDS / 1000)  # an unwatchable repository is about to be removed
                 else:
                     next(standing)
         finally:
@@ -198,7 +198,7 @@ class Watch:
 
     def __init__(self, path: Path, wake: Callable[[], None]) -> None:
         self.path = path
-        self.wake = wake  # whoever listens; from any thread
+        self.wake = wake  # wakes the listener; call it from any thread
         self.failure: WatchEnded | None = None
         self.is_new = True
         self._folders: tuple[Path, ...] = ()
@@ -253,8 +253,8 @@ class Watch:
             self.refs = common / "refs"
             self._folders = (self.path, common, self.refs)
             self._identities = list(map(_identity, self._folders))
-            # watchfiles empties its list of changes after it has looked at it, and what comes in between is lost. So
-            # the folder of branches is looked at as well: its time changes with every branch that is written in it.
+            # watchfiles empties its list of changes after reading it, so a change in between is lost. Therefore the
+            # folder of branches is checked too: its time changes with every branch that is written.
             names = ("HEAD", "packed-refs", "reftable/tables.list", "refs/heads")
             self._files = (own / "HEAD", *(common / name for name in names))
             self._facts = list(map(_fact, self._files))

@@ -1,14 +1,17 @@
-"""Checks of a store on PostgreSQL: the server and the database, and the role of the worker."""
+"""Checks of a store on PostgreSQL: files of passwords, the server and the database, and the role of the worker."""
 
+import os
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from reconciler.model.errors import ReconcilerError
-from reconciler.ops.checks.files import FULL_SECONDS, damaged_versions
+from reconciler.ops.checks.files import FOR_OTHERS, FULL_SECONDS, damaged_versions
 from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.store import engines
-from reconciler.store.records import RoleReport, ServerReport
+from reconciler.store.replica_records import RoleReport, ServerReport
 
 NAME = "postgresql"
 FEW_CONNECTIONS = 20  # about what one more replica opens, and some for people
@@ -16,19 +19,42 @@ FEW_CONNECTIONS = 20  # about what one more replica opens, and some for people
 
 def check_postgresql(url: str, worker_url: str, *, is_full: bool) -> list[DoctorFinding]:
     """Check the database of `store.url`, and the role of `store.workerUrl`. `is_full`: with each version's checksum."""
+    found: list[DoctorFinding] = []
     try:
+        found += _passfiles({"store.url": url, "store.workerUrl": worker_url})
         report = engines.server_report(url)
-        found = list(_server(report))
+        found += _server(report)
         if is_full and report.migration == report.latest:
             watch = ProgressWatch(time.monotonic, FULL_SECONDS, lambda _: None)
             if damaged := engines.damaged_versions(url, watch=watch):
                 found.append(damaged_versions(NAME, "", damaged))
     except ReconcilerError as problem:
-        return [error(NAME, problem.message.rstrip("."), "")]
+        return [*found, error(NAME, problem.message.rstrip("."), "")]
     try:
         return [*found, *_role(engines.role_report(worker_url, service_url=url))]
     except ReconcilerError as problem:
         return [*found, error(NAME, f"the worker's role: {problem.message.rstrip('.')}", "")]
+
+
+def _passfiles(urls: Mapping[str, str]) -> Iterator[DoctorFinding]:
+    """Check the files with passwords that URLs name, by setting: libpq passes over those that it cannot use."""
+    named: dict[Path, list[str]] = {}
+    for setting, url in urls.items():
+        if path := engines.passfile(url, setting):
+            named.setdefault(path, []).append(f"`{setting}`")
+    for path, settings in named.items():
+        told = f"{path}, the `passfile` of {' and '.join(settings)},"
+        try:
+            mode = path.stat().st_mode
+        except OSError as problem:
+            told = f"{told} cannot be read ({os.strerror(problem.errno or 0)})"
+            yield error(NAME, told, "mend that, or name another")
+            continue
+        if not stat.S_ISREG(mode) or not os.access(path, os.R_OK):
+            yield error(NAME, f"{told} is not a file that can be read", "mend that, or name another")
+        elif mode & FOR_OTHERS:
+            told = f"{told} is ignored: others than its owner may use it (mode {stat.S_IMODE(mode):04o})"
+            yield error(NAME, told, f"`chmod go-rwx {path}`")
 
 
 def _server(report: ServerReport) -> Iterator[DoctorFinding]:

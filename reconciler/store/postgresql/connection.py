@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 import os
+import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -44,6 +45,9 @@ READ = (
     b"set local idle_in_transaction_session_timeout = '%ds'" % READING_SECONDS
 )
 WRITE = b"begin transaction isolation level read committed read write"
+URL_SETTING = "store.url"
+UNKNOWN_OPTION = re.compile(r'invalid URI query parameter: "(\w+)"')  # as libpq says it
+WRONG_VALUE = re.compile(r'bad value for (\w+)|for connection option "(\w+)"|invalid "?(\w+)"? (?:value|number):')
 WAITING = b"set local lock_timeout = %d; set local statement_timeout = %d"  # milliseconds
 UNREACHABLE = "PostgreSQL does not answer this replica, so that nothing can be read or written; try again."
 UNKNOWN = (
@@ -347,12 +351,32 @@ class Connections:
             found[1].close()
 
 
+def url_options(url: str, setting: str = URL_SETTING) -> dict[str, Any]:
+    """Return the parts and options of a URL of PostgreSQL by libpq's names. Raises Refused."""
+    try:
+        return conninfo_to_dict(url)
+    except psycopg.ProgrammingError as problem:  # it may quote the URL, with its password
+        if unknown := UNKNOWN_OPTION.search(str(problem)):
+            told = f"`{setting}` has an option `{unknown[1]}` that libpq does not know; correct or remove it"
+        else:
+            told = f"`{setting}` is no URL that libpq can read; write it as postgresql://user@host:5432/database"
+        raise Refused(f"{told} (docs/settings.md).") from None
+
+
+def wrong_option(problem: psycopg.Error, setting: str = URL_SETTING) -> Refused | None:
+    """Return the error for an option of a URL whose value libpq does not understand, if a connection failed for it."""
+    found = WRONG_VALUE.search(str(problem))
+    if found is None:
+        return None
+    return Refused(
+        f"`{setting}` gives the option `{found[found.lastindex or 0]}` a value that libpq does not understand; "
+        "correct or remove it (docs/settings.md)."
+    )
+
+
 def session_parameters(address: str, name: str) -> dict[str, Any]:
     """Return how every session of this process connects, with the limits of its waits. Raises Refused."""
-    try:
-        given = conninfo_to_dict(address)
-    except psycopg.ProgrammingError:  # it quotes the address, with its password
-        raise Refused("The address of PostgreSQL is none; write it as postgresql://user@host:5432/database.") from None
+    given = url_options(address)
     settings = {
         "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
         "statement_timeout": f"{STATEMENT_SECONDS}s",
@@ -375,10 +399,12 @@ def session_parameters(address: str, name: str) -> dict[str, Any]:
 
 def _connect(address: str, name: str) -> psycopg.Connection[Row]:
     parameters = session_parameters(address, name)
-    with faults("opened"):
+    try:
         opened = psycopg.connect(
             **parameters, autocommit=True, prepare_threshold=0, context=_ADAPTERS, cursor_factory=psycopg.RawCursor
         )
+    except psycopg.Error as problem:
+        raise wrong_option(problem) or fault("opened", problem) from problem
     opened.prepared_max = None
     opened.server_cursor_factory = psycopg.RawServerCursor
     return opened

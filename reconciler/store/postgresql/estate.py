@@ -196,7 +196,7 @@ def _check_version(connection: Connection) -> None:
 
 
 def place(connection: Connection) -> str:
-    """The database and its server, for people."""
+    """Return the database and its server, for people."""
     return f"the database {connection.info.dbname} on {connection.info.host or 'this machine'}"
 
 

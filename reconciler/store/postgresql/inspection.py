@@ -5,16 +5,17 @@ No error names a password: libpq tells of hosts, users and databases alone, and 
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import psycopg
-from psycopg import conninfo, sql
+from psycopg import sql
 from psycopg.rows import tuple_row
 
-from reconciler.model.errors import Refused
 from reconciler.store.contract import StoreFault
 from reconciler.store.postgresql import migrating
-from reconciler.store.records import ServerReport
+from reconciler.store.postgresql.connection import URL_SETTING, url_options, wrong_option
+from reconciler.store.replica_records import ServerReport
 
 PARTS = 10_000  # of a server's version: 150018 is 15.18
 CONNECT_SECONDS = 10
@@ -24,26 +25,24 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 
 @contextlib.contextmanager
-def connected(url: str) -> Iterator[Connection]:
-    """Connect outside of transactions, with limits. Raises Refused for a URI that is none, StoreFault."""
+def connected(url: str, setting: str = URL_SETTING) -> Iterator[Connection]:
+    """Connect outside of transactions, with limits. Raises Refused for a URL that libpq cannot use, StoreFault."""
+    given: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, **url_options(url, setting)}
     try:
-        conninfo.conninfo_to_dict(url)
-    except psycopg.Error:
-        raise Refused(
-            "The URL of PostgreSQL cannot be read, such as an option after its `?`; correct it (docs/settings.md)."
-        ) from None
-    try:
-        with psycopg.connect(
-            url,
-            autocommit=True,
-            connect_timeout=CONNECT_SECONDS,
-            row_factory=tuple_row,
-        ) as connection:
+        with psycopg.connect(**given, autocommit=True, row_factory=tuple_row) as connection:
             connection.execute(sql.SQL("set statement_timeout = {}").format(sql.Literal(STATEMENT_MILLISECONDS)))
             yield connection
     except psycopg.Error as problem:
+        if refused := wrong_option(problem, setting):
+            raise refused from problem
         why = " ".join(str(problem).split()).rstrip(".") or type(problem).__name__
         raise StoreFault(f"PostgreSQL could not be asked ({why}); look at the server, and at `store`.") from problem
+
+
+def passfile(url: str, setting: str) -> Path | None:
+    """Return the file with passwords that a URL names. Raises Refused."""
+    found = url_options(url, setting).get("passfile")
+    return Path(found) if found else None
 
 
 def is_empty(url: str) -> bool:
@@ -85,7 +84,7 @@ def identity(connection: Connection) -> tuple[Any, ...]:
 
 
 def _connections_left(connection: Connection) -> int:
-    """The smallest of the limits of the server, of the database and of the role, less what is in use."""
+    """Return the smallest of the limits of the server, of the database and of the role, less what is in use."""
     return int(
         _value(
             connection,

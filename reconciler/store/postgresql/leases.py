@@ -16,7 +16,7 @@ from reconciler.store import statements
 from reconciler.store.contract import NameTaken, StoreFault
 from reconciler.store.postgresql.connection import session_parameters
 from reconciler.store.postgresql.notices import in_time
-from reconciler.store.records import LEASE_SECONDS, Beat, HeldLease, Lease, ReplicaRow
+from reconciler.store.replica_records import LEASE_SECONDS, Beat, HeldLease, Lease, ReplicaRow
 
 T = TypeVar("T")
 Beats = AsyncConnection[tuple[object, ...]]

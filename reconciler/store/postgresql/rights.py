@@ -11,7 +11,7 @@ from psycopg import conninfo, sql
 from reconciler.model.errors import Refused
 from reconciler.store.postgresql import inspection, migrating
 from reconciler.store.postgresql.inspection import Connection
-from reconciler.store.records import RoleReport
+from reconciler.store.replica_records import RoleReport
 
 READABLE = (
     "approval",
@@ -111,7 +111,7 @@ def settle(url: str, worker_url: str) -> str:
 
 def role_report(worker_url: str, *, service_url: str) -> RoleReport:
     """Ask about the role of the worker. Raises Refused, StoreFault."""
-    with inspection.connected(worker_url) as worker, inspection.connected(service_url) as service:
+    with inspection.connected(worker_url, "store.workerUrl") as worker, inspection.connected(service_url) as service:
         role = worker.info.user
         columns = service.execute(_COLUMNS, {"role": role, "readable": list(READABLE)}).fetchall()
         read = [table for table, reads, should, writes in columns if reads and not should and not writes]

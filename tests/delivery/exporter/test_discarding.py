@@ -1,5 +1,6 @@
 """Discarding: everything that is not in flight, even batches that wait for another attempt."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -7,7 +8,18 @@ import pytest
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.queue.contract import Queue
 from reconciler.model.routes import Retry
-from tests.delivery.exporter.worlds import Time, destination, exporting, pass_time, put, quiet, sent, settle, single
+from tests.delivery.exporter.worlds import (
+    Time,
+    destination,
+    exporting,
+    pass_time,
+    put,
+    quiet,
+    sent,
+    settle,
+    single,
+    when_told,
+)
 from tests.servers import sinks
 from tests.servers.sinks import Sink
 
@@ -60,9 +72,9 @@ async def test_what_is_taken_after_a_discard_does_not_wait_for_what_is_gone(queu
 
 
 async def test_what_is_in_flight_is_neither_discarded_nor_counted_and_arrives_once(queue: Queue) -> None:
-    time = Time()
+    time, told = Time(), threading.Event()
     with sinks.listening() as sink:
-        sink.choose(lambda one: sinks.says(409) if b"waits" in one.body else sinks.says(200, after=0.2))
+        sink.choose(lambda one: sinks.says(409) if b"waits" in one.body else when_told(told, 200))
         wanted = destination(sink.port, consumers=2, retry=Retry())
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             await put(queue, ["waits"])
@@ -71,6 +83,7 @@ async def test_what_is_in_flight_is_neither_discarded_nor_counted_and_arrives_on
             await settle(lambda: sink.busy == 1 and goes(sink))
             assert await discarded(exporter, queue) == (1, 1)
             assert await discarded(exporter, queue) == (0, 0)
+            told.set()
             await sent(exporter)
             await pass_time(time, exporter, seconds=60)
 
@@ -87,15 +100,16 @@ async def test_a_batch_that_is_in_flight_in_part_is_spared_and_what_of_it_waits_
     queue: Queue,
     form: Callable,  # type: ignore[type-arg]
 ) -> None:
-    time = Time()
+    time, told = Time(), threading.Event()
     with sinks.listening() as sink:
-        sink.choose(lambda one: sinks.says(400) if b"waits" in one.body else sinks.says(200, after=0.2))
+        sink.choose(lambda one: sinks.says(400) if b"waits" in one.body else when_told(told, 200))
         wanted = form(destination(sink.port, consumers=2, retry=Retry()))
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             await put(queue, ["waits", "goes"])
             await settle(lambda: sink.busy == 1 and goes(sink) and exporter.shown().last_failure is not None)
             tried = len(sink.received)
             assert await discarded(exporter, queue) == (0, 0)
+            told.set()
             await settle(lambda: exporter.waiting == 1 and exporter.in_flight == 0)
             await quiet()
             assert ([one.body for one in sink.received[tried:]], sink.records) == ([], ["goes"])

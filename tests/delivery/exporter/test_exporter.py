@@ -429,15 +429,15 @@ async def test_what_requests_take_counts_against_the_longest_time() -> None:
             await sent(exporter)
 
     ((letter, _),) = queue.dead.values()
-    assert letter.obituary.attempts in (2, 3)
+    assert letter.obituary.attempts <= 3  # a slow machine takes its time as well; fifteen if requests took none
 
 
 async def test_the_time_limit_of_single_is_each_records_own() -> None:
     queue = ListQueue()
     await put(queue, [str(number) for number in range(12)])
     with sinks.listening() as sink:
-        sink.script(sinks.says(200, after=0.1))
-        wanted = single(destination(sink.port, consumers=2, timeout=0.4))  # all of them take 0.6 s
+        sink.script(sinks.says(200, after=0.3))
+        wanted = single(destination(sink.port, consumers=2, timeout=1.5))  # all of them take 1.8 s
         async with exporting(wanted, queue) as exporter:
             await sent(exporter)
 

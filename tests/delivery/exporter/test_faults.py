@@ -88,7 +88,7 @@ async def test_an_accepted_request_is_not_sent_twice_for_the_body_of_the_answer(
     queue = ListQueue()
     await put(queue, ["1"])
     sink.script(answer)
-    async with exporting(destination(sink.port, timeout=0.3), queue) as exporter:
+    async with exporting(destination(sink.port, timeout=1.0), queue) as exporter:
         await sent(exporter)
 
     assert len(sink.received) == 1
@@ -96,7 +96,7 @@ async def test_an_accepted_request_is_not_sent_twice_for_the_body_of_the_answer(
 
 async def test_an_endless_answer_is_read_no_further_than_its_limit(sink: Sink) -> None:
     sink.script(sinks.endless(503))
-    told = await failure(sink.port, timeout=0.5)
+    told = await failure(sink.port, timeout=2.0)
 
     assert (told.status, len(told.answer)) == (503, 1024)
 
@@ -640,8 +640,8 @@ def test_an_empty_file_of_authorities_is_not_taken_for_those_of_the_system(tmp_p
 
 
 async def test_what_the_old_endpoint_takes_late_does_not_say_that_a_corrected_one_is_back(sink: Sink) -> None:
-    queue, time = ListQueue(), Time()
-    sink.choose(lambda one: sinks.says(200, after=0.3) if one.body == b"[5]" else sinks.says(503))
+    queue, time, told = ListQueue(), Time(), threading.Event()
+    sink.choose(lambda one: when_told(told, 200) if one.body == b"[5]" else sinks.says(503))
     wanted = destination(sink.port, retry=Retry())
     async with exporting(wanted, queue, environment=time.environment(most_records=1)) as exporter:
         await put(queue, *([str(number)] for number in range(6)))
@@ -649,5 +649,6 @@ async def test_what_the_old_endpoint_takes_late_does_not_say_that_a_corrected_on
         with sinks.listening() as right:
             right.script(sinks.says(503))
             exporter.change(destination(right.port, retry=Retry()))
+            told.set()
             await settle(lambda: exporter.counts.delivered == 1 and exporter.in_flight == 0)
             assert exporter.shown().state is ExporterState.DOWN

@@ -11,7 +11,16 @@ from reconciler.delivery.breaker import SendEnvironment
 from reconciler.delivery.exporter import Undelivered
 from reconciler.delivery.reporting import ExporterState
 from reconciler.model.routes import Retry, Schedule
-from tests.delivery.exporter.worlds import Time, destination, exporting, otlp, refusing_for_an_hour, settle, single
+from tests.delivery.exporter.worlds import (
+    Time,
+    destination,
+    exporting,
+    otlp,
+    refusing_for_an_hour,
+    settle,
+    single,
+    when_told,
+)
 from tests.servers import sinks
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +44,7 @@ async def test_single_sends_no_more_after_a_failure_of_an_outage() -> None:
 async def test_single_waits_once_for_an_endpoint_that_fell_silent() -> None:
     with sinks.listening() as sink:
         sink.script(sinks.says(200), sinks.silent())
-        wanted = single(destination(sink.port, queue=False, consumers=10, timeout=0.3))
+        wanted = single(destination(sink.port, queue=False, consumers=10, timeout=1.0))
         async with exporting(wanted, None) as exporter:
             with pytest.raises(Undelivered, match=r"^299 of 300 records did not arrive: .* in time"):
                 await exporter.deliver([otlp(*map(str, range(300)))])
@@ -46,15 +55,15 @@ async def test_single_waits_once_for_an_endpoint_that_fell_silent() -> None:
 async def test_all_of_a_call_has_a_limit_of_time_however_slowly_each_record_is_taken() -> None:
     with sinks.listening() as sink:
         sink.script(sinks.says(200, after=0.05))
-        wanted = single(destination(sink.port, queue=False, consumers=1, timeout=0.2))
+        wanted = single(destination(sink.port, queue=False, consumers=1, timeout=1.0))
         async with exporting(wanted, None, environment=hasty()) as exporter:
-            with pytest.raises(Undelivered, match=r"did not get all of the records of a request within 0\.4 s; send"):
+            with pytest.raises(Undelivered, match=r"did not get all of the records of a request within 1\.2 s; send"):
                 await exporter.deliver([otlp(*map(str, range(1000)))])
             shown = exporter.shown()
             assert (exporter.in_flight, shown.state) == (0, ExporterState.IDLE)
             assert shown.last_failure is not None
-            assert "within 0.4 s" in shown.last_failure.cause
-            assert 2 <= shown.counts.delivered <= 8
+            assert "within 1.2 s" in shown.last_failure.cause
+            assert 2 <= shown.counts.delivered <= 24
 
             sink.script(sinks.says(200))
             await exporter.deliver([otlp("next")])
@@ -152,13 +161,15 @@ async def test_a_corrected_endpoint_is_not_kept_waiting_for_what_another_one_ask
 
 
 async def test_the_rest_of_a_call_is_no_probe_of_an_endpoint_that_was_corrected_meanwhile() -> None:
+    told = threading.Event()
     with sinks.listening() as wrong, sinks.listening() as right:
-        wrong.script(sinks.says(200), sinks.says(503, after=0.1), sinks.says(503))
+        wrong.script(sinks.says(200), when_told(told, 503), sinks.says(503))
         wanted = destination(wrong.port, queue=False, consumers=1, retry=Retry())
         async with exporting(single(wanted), None) as exporter:
             delivering = asyncio.create_task(exporter.deliver([otlp(*map(str, range(30)))]))
             await settle(lambda: len(wrong.received) == 2)
             exporter.change(single(destination(right.port, queue=False, consumers=1, retry=Retry())))
+            told.set()
             with pytest.raises(Undelivered, match=r"^29 of 30 records did not arrive"):
                 await delivering
             await exporter.deliver([otlp("1")])

@@ -28,13 +28,13 @@ class Listener:
         self.stop = asyncio.Event()
         self.events = (watcher or Watcher()).events(path, stop=self.stop)
 
-    async def event(self, seconds: float = 2) -> None:
+    async def event(self, seconds: float = 10) -> None:
         async with asyncio.timeout(seconds):
             await anext(self.events)
 
     async def all_events(self) -> None:
         """Take events until there are no more."""
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             async for _ in self.events:
                 pass
 
@@ -181,7 +181,7 @@ async def test_ends_soon_after_it_is_stopped(repository: Repository) -> None:
         waiting = asyncio.ensure_future(anext(listener.events, "ended"))
         await asyncio.sleep(0)
         listener.stop.set()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             assert await waiting == "ended"
     await no_thread_left()
 
@@ -386,6 +386,6 @@ async def test_a_fault_of_the_program_ends_every_watch_and_not_the_next_ones(
 
 
 async def no_thread_left() -> None:
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         while any(thread.name == watching.THREAD_NAME for thread in threading.enumerate()):  # noqa: ASYNC110 - no event to wait for
             await asyncio.sleep(0.01)

@@ -107,7 +107,7 @@ async def test_what_hangs_holds_up_the_shared_one_once_whatever_it_is_merged_int
 ) -> None:
     world.push("a", GOOD)
     head = world.mirrors["a"].propose({**GOOD, "bad.yaml": destination("bad", crashing.HANG)}, onto=world.heads["a"])
-    async with reading(seconds=2.0, file=0.2) as reader:
+    async with reading(seconds=4.0, file=1.0) as reader:
         await reader.start()
         with pytest.raises(Overdue):
             await reader.plan(world.review_job("a", head))

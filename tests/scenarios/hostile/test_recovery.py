@@ -133,7 +133,7 @@ async def test_a_commit_under_way_survives_a_request_that_ends_the_reader(tmp_pa
 
 async def test_a_request_that_takes_too_long_is_given_up_and_told_so(tmp_path: Path) -> None:
     async with (
-        running(tmp_path, request=WorkerSeconds(run=0.7, wait=60)) as (started, _),
+        running(tmp_path, request=WorkerSeconds(run=2.0, wait=60)) as (started, _),
         connect(started.services) as client,
     ):
         hanging = asyncio.create_task(apply(client, "bad", crashing.HANG))
@@ -141,13 +141,13 @@ async def test_a_request_that_takes_too_long_is_given_up_and_told_so(tmp_path: P
         behind = await apply(client, "behind")
         answer = await hanging
         assert (answer.status_code, behind.status_code) == (500, 202)
-        told = "The work took longer than 0.7 seconds and was given up; do it in parts. Its id is "
+        told = "The work took longer than 2 seconds and was given up; do it in parts. Its id is "
         assert answer.json()["errors"][0].startswith(told)
 
 
 async def test_a_request_that_is_not_begun_in_time_may_be_tried_again(tmp_path: Path) -> None:
     async with (
-        running(tmp_path, request=WorkerSeconds(run=1.2, wait=0.3)) as (started, _),
+        running(tmp_path, request=WorkerSeconds(run=2.0, wait=0.3)) as (started, _),
         connect(started.services) as client,
     ):
         await apply(client, "first")  # from here on the worker runs

@@ -68,4 +68,11 @@ def world(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> World:
     assert set(project.apply(*HELD).values()) == {"created"}
     assert project.apply(OLD) == {"old": "configured"}
     until(lambda: "rendering" in project.get("Configuration", "all")["status"], "it is rendered")
+    for one in (OWNED, OWNED_TYPE, OWNED_DESTINATION):
+        until(lambda one=one: is_explained(project, one), "it says who changed it")  # type: ignore[misc]
     return World(project, followed.name)
+
+
+def is_explained(project: Project, one: Resource) -> bool:
+    """Return True once a resource of Git says which commit changed it, which comes a moment after a read."""
+    return "changedBy" in project.get(one["kind"], one["metadata"]["name"])["status"]["source"]

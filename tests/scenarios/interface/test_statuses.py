@@ -22,7 +22,7 @@ from tests.projects import (
     told,
     type_of,
 )
-from tests.scenarios.interface.conftest import OLD, OWNED, World
+from tests.scenarios.interface.conftest import OLD, OWNED, World, is_explained
 
 PLAIN, NEW, NOBODY = resource("Fleet", "plain"), resource("Fleet", "new"), resource("Fleet", "nobody")
 
@@ -106,6 +106,7 @@ def test_has_the_resource_with_what_the_same_request_makes_of_its_status(project
     project.apply(type_of("own"), destination("one"))
     followed.source.write("owned.json", json.dumps(owned))
     followed.commit()
+    daemons.until(lambda: is_explained(project, owned), "it says who changed it")
     project.apply(config)
     daemons.until(lambda: "rendering" in project.get("Configuration", "all")["status"], "it is rendered")
     misfit = [type_of("own", NEEDED), destination("owned", needed="x"), config]
