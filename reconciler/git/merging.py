@@ -400,8 +400,8 @@ class _Merging:
         return str(index.write_tree(self._repository.merger))
 
     def _lines(self, *versions: pygit2.IndexEntry | None) -> str:
-        """Return the lines of the head that conflict, as `:3-5,9`, or the side that deletes the file; empty if a version has no lines,
-        or too many.
+        """Return the lines of the head that conflict, as `:3-5,9`, or the side that deletes the file; empty if a version
+        has no lines, or too many.
         """
         match versions:
             case (pygit2.IndexEntry(), None, pygit2.IndexEntry()):
