@@ -246,7 +246,7 @@ MAX_BASES = 2  # merge bases of two commits; ordinary histories have one
 
 class Conflicts(Refused):
     """Both sides change the same lines or files. `files` are at most MAX_NAMED of the `total` paths, sorted and safe to
-    show, each with the lines of the head that conflict, if they are known (`a.yaml:3-5,9`), or the side that deletes it.
+    show, each with the lines of the head that conflict, if they are known (`a.yaml:3-5,9`), or who deletes it.
     """
 
     def __init__(self, files: tuple[str, ...]) -> None:
@@ -400,8 +400,8 @@ class _Merging:
         return str(index.write_tree(self._repository.merger))
 
     def _lines(self, *versions: pygit2.IndexEntry | None) -> str:
-        """Return the lines of the head that conflict, as `:3-5,9`, or the side that deletes the file; empty if a version
-        has no lines, or too many.
+        """Return the lines of the head that conflict, as `:3-5,9`, or the side that deletes the file; empty if a
+        version has no lines, or too many.
         """
         match versions:
             case (pygit2.IndexEntry(), None, pygit2.IndexEntry()):
