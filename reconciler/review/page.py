@@ -7,6 +7,7 @@ from reconciler.model.plan import Plan, PlanEntry, PlanStatus
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
+from reconciler.review.annotations import NoPlan
 from reconciler.review.plan import SYMBOLS, PlanSection, ResourceGroup, clean_text
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -14,11 +15,7 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 
 def render_page(plan: Plan, *, command: str = "") -> str:
     """Return the page; `command` makes the plan again."""
-    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - few plans are pages
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    told = template.render(
+    return _page(
         title=review_plan.first_line(plan),
         about=[line.strip() for line in text.about_lines(plan)],
         entries=list(map(_entry, plan.entries)),
@@ -27,10 +24,22 @@ def render_page(plan: Plan, *, command: str = "") -> str:
             for one in review_plan.sections(plan)
         ],
         last=review_plan.last_line(review_plan.tally_plan(plan.entries)),
-        again=review_plan.AGAIN,
         command=review_plan.pasteable(command),
     )
-    return f"{told}\n"
+
+
+def absent_page(found: NoPlan) -> str:
+    """Return the page that says why there is no plan."""
+    title = f"No plan for {clean_text(found.head)}: {clean_text(found.sentence, review_plan.VALUE)}"
+    return _page(title=title, about=found.lines(), entries=[], sections=[], last="", command="")
+
+
+def _page(**told: Any) -> str:
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - few plans are pages
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return f"{template.render(again=review_plan.AGAIN, **told)}\n"
 
 
 def _entry(entry: PlanEntry) -> dict[str, Any]:
