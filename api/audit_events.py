@@ -29,22 +29,24 @@ PASSWORD = "password"  # noqa: S105 - how somebody came in
 async def signed_in(call: Call, user: User) -> None:
     """Record a sign-in with a browser, by a password or through a provider."""
     by = PASSWORD if user.identity is None else user.identity.issuer
-    await _tell(call, actor=f"user:{user.name}", action="signed-in", kind="Session", name=user.name, detail={"by": by})
+    await _record(
+        call, actor=f"user:{user.name}", action="signed-in", kind="Session", name=user.name, detail={"by": by}
+    )
 
 
 async def signed_out(call: Call, user: User | None) -> None:
     """Record a sign-out; None for a person who was removed."""
     if user is not None:
-        await _tell(call, actor=f"user:{user.name}", action="signed-out", kind="Session", name=user.name)
+        await _record(call, actor=f"user:{user.name}", action="signed-out", kind="Session", name=user.name)
 
 
 async def handled_delivery(call: Call, name: str, action: str, detail: Detail) -> None:
     """Record that a caller replayed or discarded records of a destination of the call's project."""
     actor, project = call.principal.name, call.project
-    await _tell(call, actor=actor, action=action, kind="Destination", name=name, project=project, detail=detail)
+    await _record(call, actor=actor, action=action, kind="Destination", name=name, project=project, detail=detail)
 
 
-async def _tell(
+async def _record(
     call: Call, *, actor: str, action: str, kind: str, name: str, project: str = "", detail: Detail | None = None
 ) -> None:
     """Write an event. If the disk fails, it is only logged: the action has already happened."""

@@ -93,7 +93,7 @@ class Edge:
             await endpoint.style.failure(call, problem)(scope, receive, send_on)
         finally:
             if call.counted_as:
-                _leave(call)
+                _end_count(call)
             services.traffic.note(route, scope["method"], status, perf_counter() - began)
             if status in REFUSED or call.is_hidden:
                 _count(call, endpoint.path, status)
@@ -159,7 +159,7 @@ def _enter(call: Call) -> None:
     call.counted_as = name
 
 
-def _leave(call: Call) -> None:
+def _end_count(call: Call) -> None:
     counts, name = call.services.in_flight, call.counted_as
     counts[name] -= 1
     if not counts[name]:

@@ -383,7 +383,7 @@ async def deliver_hook(call: Call) -> Response:
     verdict = checking.verdict(now=call.services.clock().timestamp())
     if key is None or verdict is not SignatureVerdict.RIGHT:
         # `call_soon`: after this request's answer is written.
-        asyncio.get_running_loop().call_soon(_tell, call, name, fault or WHY[verdict])
+        asyncio.get_running_loop().call_soon(_log_refusal, call, name, fault or WHY[verdict])
         raise errors.Hidden(REFUSED, project=call.services.repositories.project_of(name) or "")
     if not hooks.is_ping(headers):
         marks = hooks.delivery_id(headers), checking.mark()
@@ -405,7 +405,7 @@ async def _key(file: Path | None) -> tuple[bytes | None, str]:
     return (None, UNSET) if file is None else (found, "")
 
 
-def _tell(call: Call, name: str, why: str) -> None:
+def _log_refusal(call: Call, name: str, why: str) -> None:
     """Log a refusal, at most once a minute for each repository, and for all unknown ones together."""
     is_known = call.services.repositories.project_of(name) is not None
     now = asyncio.get_running_loop().time()

@@ -26,7 +26,7 @@ from reconciler.model import clock
 from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import MOST
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.server.daemon import YOUNG_OBJECTS
 from reconciler.settings.models import AlertTarget
@@ -129,8 +129,8 @@ async def _held_by_looks(path: Path, user: str) -> tuple[float, list[str]]:
     operations = SqliteOperations(path)
     # One project gets half of the room, and here it is to have that of all.
     board = Board(operations, clock=clock.now, place=PLACE, most=2 * MOST)
-    await board.take(Look(Domain.DELIVERY, _found(FEW, user=user), frozenset({""})))
-    look = Look(Domain.DELIVERY, _found(MOST - FEW, project=PROJECT), frozenset({PROJECT}))
+    await board.take(Observation(Domain.DELIVERY, _found(FEW, user=user), frozenset({""})))
+    look = Observation(Domain.DELIVERY, _found(MOST - FEW, project=PROJECT), frozenset({PROJECT}))
     await board.take(look)
     await board.tidy()
     ids = [row.id for row in (await operations.notifications()).rows]
@@ -149,7 +149,9 @@ async def _held_by_alerts(path: Path) -> float:
     operations = SqliteOperations(path)
     targets = [AlertTarget(name=f"target-{number}", url="http://127.0.0.1:1/") for number in range(TARGETS)]
     board = Board(operations, clock=clock.now, place=PLACE, targets=targets)
-    looks = [Look(Domain.DELIVERY, found, frozenset({PROJECT})) for found in (_found(CAUSES, project=PROJECT), ())]
+    looks = [
+        Observation(Domain.DELIVERY, found, frozenset({PROJECT})) for found in (_found(CAUSES, project=PROJECT), ())
+    ]
 
     async def looked() -> None:
         for look in looks:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from api import auth, errors
 from api.calls import Call, Subject
 from api.pages import forms
-from api.pages.asking import Api
+from api.pages.api_client import Api
 from api.pages.forms import FailureLink, Form, PagePath
 from api.routing import Routes
 

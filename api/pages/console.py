@@ -19,7 +19,7 @@ from api import access, auth
 from api.calls import Call, Subject
 from api.pages import forms, sign_in
 from api.pages.actions import ACTIONS, DONE
-from api.pages.asking import Api
+from api.pages.api_client import Api
 from api.pages.forms import PagePath
 from api.requests import Query
 from api.responses import OF_CONSOLE

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from api.calls import Call, Subject
 from api.pages import console, forms, states
-from api.pages.asking import Api
+from api.pages.api_client import Api
 from api.pages.console import View
 from api.pages.forms import PagePath
 from api.requests import Query

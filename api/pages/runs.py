@@ -66,7 +66,7 @@ async def show_run(view: View) -> Response:
         run=run,
         statuses=_linked(repository, run["commit"], part.lines),
         part=part,
-        held=_held(repository, run["commit"]),
+        held=_held_deletions(repository, run["commit"]),
         fields={(one["kind"], one["name"]): one for one in changes["changes"]},
         has_more=changes["more"],
         repository=repository,
@@ -74,7 +74,7 @@ async def show_run(view: View) -> Response:
     )
 
 
-def _held(repository: Mapping[str, Any], commit: str | None) -> Mapping[str, Any] | None:
+def _held_deletions(repository: Mapping[str, Any], commit: str | None) -> Mapping[str, Any] | None:
     """Return the deletions that are held at a commit; None if there are none."""
     held: Mapping[str, Any] | None = repository.get("held")
     return held if held and held["commit"] == commit else None

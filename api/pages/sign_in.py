@@ -107,13 +107,13 @@ async def lead_to_provider(call: Call, *, back: str) -> Response:
     """Lead the browser to the provider, and from there to `back`, a local path."""
     check_pace(call)
     try:
-        place, cookie = await _leave(call, back=back)
+        place, cookie = await _prepare_sign_in(call, back=back)
     except UNUSABLE as problem:
         return _unusable(call, problem)
     return forms.elsewhere(place, cookie)
 
 
-async def _leave(call: Call, *, back: str, invitation: str = "") -> tuple[str, Header]:
+async def _prepare_sign_in(call: Call, *, back: str, invitation: str = "") -> tuple[str, Header]:
     """Return the URL at which the browser signs in, and the cookie for its return. Raises `UNUSABLE`."""
     services, cookies = call.services, auth.cookies(call)
     flow = flows.begin_flow(back=back, invitation=invitation, now=services.clock().timestamp())
@@ -134,7 +134,7 @@ async def come_back(call: Call) -> Response:
     flow = flows.open_flow(sealed, key=services.flow_key, now=services.clock().timestamp()) if sealed else None
     callback = _parameters(call.query)
     if flow is None or not provider.is_callback_of(callback, flow):
-        return await _of_another_way(call)
+        return await _without_cookie(call)
     try:
         return await _enter(call, flow, callback)
     except discovery.NotProved as problem:
@@ -147,7 +147,7 @@ async def come_back(call: Call) -> Response:
         return _unusable(call, problem)
 
 
-async def _of_another_way(call: Call) -> Response:
+async def _without_cookie(call: Call) -> Response:
     """Answer a return for which this browser has no fitting cookie. Of two windows that begin a sign-in, only the later
     one's cookie exists, so it is kept. A person who is signed in by now needs neither window.
     """
@@ -294,7 +294,7 @@ async def use_invitation(call: Call) -> Response:
     if changes.code_digest(code) is None:
         return page("invitation", status=400, mistakes=(Mistake("code", NO_CODE),))
     try:
-        place, cookie = await _leave(call, back=PagePath.ACCOUNT, invitation=code)
+        place, cookie = await _prepare_sign_in(call, back=PagePath.ACCOUNT, invitation=code)
     except UNUSABLE as problem:
         return _unusable(call, problem)
     # A redirect would make the form lead to the provider, which `form-action` of these pages forbids.

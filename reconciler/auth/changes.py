@@ -311,7 +311,7 @@ def invite(directory: Directory, invitation: Invitation, *, now: str) -> Amendme
     return Amendment(
         Audited("created", "Invitation", invitation.id, project=invitation.project, detail=detail),
         invitations=(invitation,),
-        ended_invitations=(*_over(directory, alive), *replaced),
+        ended_invitations=(*_invalid_invitations(directory, alive), *replaced),
     )
 
 
@@ -324,7 +324,7 @@ def withdraw_invitation(directory: Directory, *, project: str, identifier: str, 
     detail = {"role": found.role.value, "by": _how(found)}
     return Amendment(
         Audited("deleted", "Invitation", found.id, project=project, detail=detail),
-        ended_invitations=(*_over(directory, alive), found),
+        ended_invitations=(*_invalid_invitations(directory, alive), found),
     )
 
 
@@ -345,7 +345,7 @@ def valid_invitations(directory: Directory, among: Iterable[Invitation], *, now:
     )
 
 
-def _over(directory: Directory, alive: Iterable[Invitation]) -> tuple[Invitation, ...]:
+def _invalid_invitations(directory: Directory, alive: Iterable[Invitation]) -> tuple[Invitation, ...]:
     """Return the invalid invitations, sorted. The next change removes them."""
     left = {one.id for one in alive}
     return tuple(one for identifier, one in sorted(directory.invitations.items()) if identifier not in left)

@@ -116,7 +116,7 @@ class SigningIn:
         user = self._accounts.directory.users.get(name)
         proof = hmac.digest(self._secret, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
         if not self._is_remembered(name, user, proof):
-            async with self._turn():
+            async with self._place():
                 # Check again: attempts at the same time may have succeeded, or failed too often.
                 user = self._accounts.directory.users.get(name)
                 if not self._is_remembered(name, user, proof) and not await self._signs_in(
@@ -149,7 +149,7 @@ class SigningIn:
 
     async def encode(self, password: str) -> str:
         """Return the hash of a new password. Raises Throttled."""
-        async with self._turn():
+        async with self._place():
             return await self._run(lambda: encode_password(password))
 
     async def _is_right(self, user: User | None, password: str) -> bool:
@@ -162,7 +162,7 @@ class SigningIn:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _place(self) -> AsyncIterator[None]:
         """Wait for one of the few places and hold it. Raises Throttled if too many wait."""
         if self._waiting >= WAITING:
             raise Throttled("Too many people sign in at this moment; try again.", seconds=1.0)
@@ -250,15 +250,15 @@ class People:
         try:
             await self._accounts.amend(decide, actor=ACTOR, request=request)
         except NotAdmitted as refusal:
-            self._tell(arrival, refusal.told, refusal)
+            self._log_decision(arrival, refusal.told, refusal)
             raise
         admission = decided[-1]  # after a conflict with another replica, the last one counts
-        self._tell(arrival, admission.told, admission.refused)
+        self._log_decision(arrival, admission.told, admission.refused)
         if admission.refused is not None:
             raise admission.refused
         return admission
 
-    def _tell(self, arrival: Arrival, sentences: tuple[str, ...], refusal: NotAdmitted | None) -> None:
+    def _log_decision(self, arrival: Arrival, sentences: tuple[str, ...], refusal: NotAdmitted | None) -> None:
         """Log the decision; for a refusal with the reason for the operator."""
         for sentence in sentences:
             log.info("%s", sentence)

@@ -71,7 +71,7 @@ def _text(value: Value) -> str:
     return "none" if value is None else str(value)
 
 
-def _what(event: Value) -> str:
+def _subject(event: Value) -> str:
     return f"{client.text(event, 'kind')} {client.text(event, 'name')}"
 
 
@@ -79,7 +79,7 @@ COLUMNS = (
     Column("AT", moment("at")),
     Column("WHO", "actor"),
     Column("ACTION", "action"),
-    Column("WHAT", _what),
+    Column("WHAT", _subject),
     Column("PROJECT", "project", tells_apart=True),
     Column("VERSION", "versionAfter", optional=True, wide=True),
     Column("BY", lambda event: client.text(event, "run") or client.text(event, "request"), optional=True, wide=True),

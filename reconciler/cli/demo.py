@@ -140,7 +140,7 @@ async def _narrate(running: Running, repository: Path, *, key: str, password: st
             if run["id"] in told:
                 continue
             _, *statuses = [json.loads(shown) async for page in store.run_pages(run["id"]) for shown in page]
-            _tell(run, statuses)
+            _print_run(run, statuses)
             if once:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
@@ -150,7 +150,7 @@ async def _narrate(running: Running, repository: Path, *, key: str, password: st
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _tell(run: Value, statuses: list[dict[str, Value]]) -> None:
+def _print_run(run: Value, statuses: list[dict[str, Value]]) -> None:
     if statuses:
         output.write("\n" + tables.table(runs.STATUS_COLUMNS, statuses))
     for one in statuses:

@@ -193,10 +193,10 @@ def replay(service: Client, *, destination: str) -> int:
     else:
         said = "nothing is queued again: there are no dead letters, or no room in the queue"
     output.line(f"{destination}: {said}")
-    return _ended(answer)
+    return _exit_code(answer)
 
 
-def _ended(answer: Value) -> int:
+def _exit_code(answer: Value) -> int:
     """Tell which instances did nothing, and return the exit code."""
     missing = _missing(answer)
     for sentence in missing:
@@ -232,7 +232,7 @@ def discard(service: Client, *, destination: str, what: str | None, yes: bool) -
     gone = answer.get("discarded")
     batches = output.counted(client.number(gone, "batches"), "batch", "batches")
     output.line(f"{destination}: {batches} ({output.counted(client.number(gone, 'records'), 'record')}) discarded")
-    return _ended(answer)
+    return _exit_code(answer)
 
 
 @click.command("send-test")
@@ -253,7 +253,7 @@ def send_test(service: Client, *, destination: str) -> int:
     # Of several replicas the answer has the worst: if that delivered, all of them did.
     name = f"{destination} on {'each replica' if is_delivered else instance}" if instance else destination
     output.lines([f"{name}: {told}", *filter(None, [client.text(test, "message")]), *answer])
-    code = _ended(tested)
+    code = _exit_code(tested)
     return code if is_delivered else exits.ERROR
 
 

@@ -232,7 +232,7 @@ def approve(service: Client, *, repository: str, commit: str | None, yes: bool, 
         raise Refused(f"what {repository} holds cannot be approved; mend the file: {why}")
     head = client.text(held, "commit")
     if commit is None:
-        output.lines(_held(repository, held))
+        output.lines(_held_lines(repository, held))
         if not yes:
             nobody = "there is no terminal for an answer; name the COMMIT that is meant, or give --yes"
             output.confirm("Approve this?", otherwise=nobody)
@@ -243,7 +243,7 @@ def approve(service: Client, *, repository: str, commit: str | None, yes: bool, 
     return _ended(service, repository, run, deadline=deadline)
 
 
-def _held(name: str, held: Value) -> list[str]:
+def _held_lines(name: str, held: Value) -> list[str]:
     """Return a line for each resource that would be deleted. The service may name only the first ones."""
     found = client.objects(held, "resources")
     resources = [f"  {client.text(one, 'kind')}/{client.text(one, 'name')}" for one in found]

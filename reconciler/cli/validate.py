@@ -189,7 +189,7 @@ def _judged(file: SourceText | Unreadable, rules: DocumentRules) -> JudgedFile:
         if files.is_resource(document.value, api_versions=rules.api_versions):
             one = desired.judge(document.value, api_versions=rules.api_versions)
             place = Place(file.path, document.line, document.column)
-            reason = _told(one.violations, file, document.index) if one.violations else None
+            reason = _reason(one.violations, file, document.index) if one.violations else None
             given.append(
                 desired.of_judged(one, place=place, position=document.index, reason=reason, hmac_key=rules.hmac_key)
             )
@@ -207,7 +207,7 @@ def _findings(judged: Sequence[JudgedFile], snapshot: StoreSnapshot, *, strict: 
         assert document.place is not None
         file = by_path[document.place.path]
         assert isinstance(file, SourceText)
-        return _told(found, file, document.position)
+        return _reason(found, file, document.position)
 
     batch = DocumentBatch(
         given,
@@ -233,7 +233,7 @@ def _findings(judged: Sequence[JudgedFile], snapshot: StoreSnapshot, *, strict: 
             yield replace(_finding(line, one), warning=not strict)
 
 
-def _told(found: Sequence[Violation], file: SourceText, position: int) -> str:
+def _reason(found: Sequence[Violation], file: SourceText, position: int) -> str:
     return desired.placed_reason(found, path=file.path, position=position, locations=_locations(file))
 
 

@@ -90,6 +90,7 @@ class CollectorType:
         self._defaults: dict[str, Value] = {}
         self._categories: dict[str, list[Value]] = {}
         self._resource = ""
+        self._left_out: set[str] = set()  # parameters of the present resource
         self._definitions = {one.name: one for one in component_types.read_definitions(spec)}
         listed = self._spec.get("parameters")
         for item in listed if isinstance(listed, list) else ():
@@ -120,15 +121,20 @@ class CollectorType:
 
     def _values(self, given: list[Value]) -> dict[str, Value]:
         """Return the given values over the defaults that are not null. Raises Unrenderable for a secret of the service,
-        and for a variable of the service.
+        and for a variable of the service. The service holds each value of a parameter that the type does not define as
+        a secret: such a value is left out, since few templates use it.
         """
         found = dict(self._defaults)
+        self._left_out = set()
         for parameter in given:
             name = components.parameter_name(parameter)
             value = parameter.get("value") if isinstance(parameter, dict) else None
             if name is None or value is None:
                 continue
             if _is_held(value, hidden=self._is_hidden(name, parameter)):
+                if name not in self._definitions:
+                    self._left_out.add(name)
+                    continue
                 raise Unrenderable(HELD.format(name), parameter=name, type_name=self.name)
             if self._secrets.covers(values.canonical_json(value).decode()):
                 told = f"the value of `{name}` {type_checks.OF_THE_SERVICE}"
@@ -153,7 +159,8 @@ class CollectorType:
             output = template.output(values, seconds_left())
         except TemplateFault as fault:
             seconds_left()  # raises if the time of the Configuration is the cause
-            raise self._fault(at, fault.message, line=fault.line, parameter=fault.parameter) from None
+            message = HELD.format(fault.parameter) if fault.parameter in self._left_out else fault.message
+            raise self._fault(at, message, line=fault.line, parameter=fault.parameter) from None
         try:
             read = documents.read(output.encode(), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
         except DocumentError as error:

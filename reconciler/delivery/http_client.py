@@ -353,7 +353,7 @@ class HttpClient:
             rules = list(attempts.values())
             if rules and None not in rules:
                 raise Denied(target, str(rules[0]), whose="its" if self._proxy is None else "the proxy's") from None
-            raise _told(target, problem) from None
+            raise _described_failure(target, problem) from None
         finally:
             _attempts.reset(token)
             for each, refused in attempts.items():
@@ -495,7 +495,7 @@ async def _start(content: aiohttp.StreamReader, *, size: int) -> bytes:
     return bytes(start)
 
 
-def _told(target: HttpTarget, problem: Exception) -> Unanswered:
+def _described_failure(target: HttpTarget, problem: Exception) -> Unanswered:
     """Describe the failure in our words, because those of the library contain the address of a name."""
     if isinstance(problem, aiohttp.ClientHttpProxyError):
         return Unanswered(target, FailureCause.PROXY, f"cannot be reached: the proxy answered {problem.status}")

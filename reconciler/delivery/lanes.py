@@ -144,7 +144,7 @@ class DrainingLanes:
         lane.leaving = True
         self._lanes.append(lane)
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look(), name="draining-lanes")
+            self._looking = asyncio.create_task(self._end_drained(), name="draining-lanes")
 
     def take_back(self, project: str, name: str, place: str) -> Lane | None:
         """Take back the draining lane of a destination that exists again, so that its queue is not opened twice."""
@@ -187,7 +187,7 @@ class DrainingLanes:
         if self._looking is not None:
             self._looking.cancel()
 
-    async def _look(self) -> None:
+    async def _end_drained(self) -> None:
         """End each sending lane when it is empty, without dead letters either, until the service stops."""
         while True:
             for lane in self:
@@ -201,12 +201,12 @@ class DrainingLanes:
         """
         self._lanes.remove(lane)
         self._ended(lane)
-        ends = asyncio.create_task(self._gone(lane), name=f"end-{lane.project}-{lane.name}")
+        ends = asyncio.create_task(self._remove_queue(lane), name=f"end-{lane.project}-{lane.name}")
         self._ends[ends] = lane, asyncio.get_running_loop().time() + appender.END_SECONDS
         ends.add_done_callback(self._ends.pop)
         return ends
 
-    async def _gone(self, lane: Lane) -> None:
+    async def _remove_queue(self, lane: Lane) -> None:
         if lane.exporter is not None:
             await lane.exporter.stop(seconds=0)
         if lane.queue is not None:

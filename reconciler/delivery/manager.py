@@ -92,7 +92,7 @@ class Manager:
         self._intake = Intake(clock=clock, chance=chance)
         self._followed: dict[str, FollowedRoutes] = {}
         self._lanes: dict[str, dict[str, Lane]] = {}  # the accepting lanes, by project and name
-        self._leaving = DrainingLanes(queues, self._take_over)
+        self._leaving = DrainingLanes(queues, self._keep_counts)
         self._past = DeliveryCounts()
         self._history = DeliveryHistory(now=time.monotonic())
         self._remnants = OrphanedQueues(queues, dead_bytes=dead_bytes)
@@ -336,7 +336,7 @@ class Manager:
         """Return the projects whose routes are known, so that each of their lanes is there."""
         return frozenset(self._followed)
 
-    def _take_over(self, lane: Lane) -> None:
+    def _keep_counts(self, lane: Lane) -> None:
         """Keep the counts of an ended lane, in another lane of its destination or in the total."""
         heir = next(iter(self._present(lane.project, lane.name)), None)
         (self._past if heir is None else heir.counts).add(lane.total)

@@ -144,8 +144,8 @@ def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
     opened, named = os.fstat(descriptor), os.stat(name, dir_fd=above, follow_symlinks=False)
     if not stat.S_ISREG(opened.st_mode) or opened.st_nlink > 1 or named.st_nlink > 1:
         raise UnusableSecretFile
-    found = _told(opened)
-    return found if found == _told(named) else None
+    found = _status_fields(opened)
+    return found if found == _status_fields(named) else None
 
 
 def _wait_for_renames(above: int) -> None:
@@ -157,7 +157,7 @@ def _wait_for_renames(above: int) -> None:
         next(entries, None)
 
 
-def _told(status: os.stat_result) -> tuple[int, ...]:
+def _status_fields(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_nlink, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 

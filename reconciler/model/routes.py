@@ -294,7 +294,7 @@ def route_verdict(name: str, spec: Value, *, ready: bool, known: Parts) -> Route
     `ready` is that of its status; `known` looks up the components that it names, and those that they name.
     """
     enabled = [*_enabled(name, spec, known)]
-    runs_on = _said(spec) or (RunsOn.SERVICE if _wants(spec, enabled) else RunsOn.COLLECTORS)
+    runs_on = _runs_on_field(spec) or (RunsOn.SERVICE if _wants(spec, enabled) else RunsOn.COLLECTORS)
     reason = next(_reasons(spec, enabled, known, ready=ready), "")
     webhooks: dict[str, Use] = {}
     for one in () if reason else enabled:
@@ -304,14 +304,14 @@ def route_verdict(name: str, spec: Value, *, ready: bool, known: Parts) -> Route
     return RouteVerdict(reason, tuple(webhooks.values()), runs_on, left_out)
 
 
-def _said(spec: Value) -> RunsOn | None:
+def _runs_on_field(spec: Value) -> RunsOn | None:
     said = spec.get("runsOn") if isinstance(spec, Mapping) else None
     return RunsOn(said) if isinstance(said, str) and said in set(RunsOn) else None
 
 
 def _reasons(spec: Value, enabled: list["_Enabled"], known: Parts, *, ready: bool) -> Iterator[str]:
     """Yield the reasons against delivery, the most important first."""
-    if _said(spec) is RunsOn.COLLECTORS:
+    if _runs_on_field(spec) is RunsOn.COLLECTORS:
         yield ON_COLLECTORS
     if not ready:
         yield INCOMPLETE
@@ -350,7 +350,7 @@ def wants(name: str, spec: Value, known: Parts) -> tuple[Use, ...]:
     it says that it runs on collectors, has `raw`, or has no enabled source of type `otlp`. A component that cannot be
     read does not count as removed. The name of a webhook in place without a fitting `id` ends with the colon.
     """
-    return () if _said(spec) is RunsOn.COLLECTORS else _wants(spec, [*_enabled(name, spec, known)])
+    return () if _runs_on_field(spec) is RunsOn.COLLECTORS else _wants(spec, [*_enabled(name, spec, known)])
 
 
 def _wants(spec: Value, enabled: list["_Enabled"]) -> tuple[Use, ...]:

@@ -30,9 +30,9 @@ from reconciler.notifications.models import (
     OF_INSTANCES,
     Cause,
     Domain,
-    Look,
     Notification,
     NotificationState,
+    Observation,
     UserStatus,
 )
 from reconciler.notifications.rendering import NotificationPlace
@@ -211,17 +211,17 @@ class Board:
 
     # Findings of observers.
 
-    async def take(self, look: Look) -> None:
+    async def take(self, observation: Observation) -> None:
         """Apply the findings of an observer."""
         await self._change(
             lambda: ledger.changes(
                 self._kept.values(),
-                look,
+                observation,
                 now=self._clock(),
                 new_id=self._new_id,
                 targets=self.targets,
                 most=self._most,
-                instance=self._owners.instance_of(look.domain),
+                instance=self._owners.instance_of(observation.domain),
                 owns=self._owners.owns,
             )
         )

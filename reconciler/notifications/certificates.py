@@ -17,7 +17,7 @@ from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.text import visible
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.settings import bounded_io
 from reconciler.settings.repositories import Repository
@@ -59,14 +59,14 @@ class CertificateObserver:
         self._clock = clock
         self._certificate = certificate
         self._authorities = authorities
-        self._last: tuple[datetime, Look] | None = None
+        self._last: tuple[datetime, Observation] | None = None
 
     def again(self, *, certificate: Path | None) -> None:
         """Make the next check read all files. The listener's certificate may be new; None keeps the former one."""
         self._certificate = certificate or self._certificate
         self._last = None
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Return the last findings, or check again if it is time."""
         now = self._clock()
         if self._last is None or not timedelta() <= now - self._last[0] < EVERY:
@@ -74,7 +74,7 @@ class CertificateObserver:
             repositories = [one.watched for one in self._reconcilers()]
             lanes = [lane for lane in self._figures().lanes if lane.project in projects]
             findings = await asyncio.to_thread(self._read, repositories, lanes, now)
-            self._last = now, Look(Domain.CERTIFICATES, findings, projects)
+            self._last = now, Observation(Domain.CERTIFICATES, findings, projects)
         return self._last[1]
 
     def _read(self, repositories: Sequence[Repository], lanes: Sequence[Lane], now: datetime) -> tuple[Finding, ...]:

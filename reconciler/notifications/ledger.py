@@ -18,10 +18,10 @@ from reconciler.notifications.models import (
     Cause,
     Domain,
     Finding,
-    Look,
     Notification,
     NotificationScope,
     NotificationState,
+    Observation,
 )
 from reconciler.settings.models import AlertTarget
 
@@ -39,7 +39,7 @@ Owns = Callable[[Domain, Cause], bool]
 
 def changes(
     kept: Collection[Notification],
-    look: Look,
+    observation: Observation,
     *,
     now: datetime,
     new_id: NewId,
@@ -59,13 +59,13 @@ def changes(
     taken = Counter(one.cause.project for one in there)
     room = most - len(there)
     found: dict[Cause, Finding] = {}
-    for finding in look.findings:
-        if owns(look.domain, finding.cause):
+    for finding in observation.findings:
+        if owns(observation.domain, finding.cause):
             found.setdefault(finding.cause, finding)
     put = []
     for cause, finding in found.items():
         before = latest.get(cause)
-        after = _met(before, finding, domain=look.domain, now=now, new_id=new_id, instance=instance)
+        after = _met(before, finding, domain=observation.domain, now=now, new_id=new_id, instance=instance)
         if after is None or after is before:
             continue
         if before is None or before.state is NotificationState.RESOLVED:
@@ -78,9 +78,9 @@ def changes(
             after = _waits(after, targets, now=now)
         put.append(after)
     for one in there:
-        is_looked_at = look.projects is None or one.cause.project in look.projects
-        is_ours = one.domain is look.domain and one.instance == instance and owns(one.domain, one.cause)
-        if is_ours and is_looked_at and one.cause not in found:
+        is_observed = observation.projects is None or one.cause.project in observation.projects
+        is_ours = one.domain is observation.domain and one.instance == instance and owns(one.domain, one.cause)
+        if is_ours and is_observed and one.cause not in found:
             put.append(_resolved(one, now=now))
     return put
 

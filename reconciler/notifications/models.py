@@ -98,7 +98,7 @@ class Finding:
     fading: bool = False
 
 
-class Look(NamedTuple):
+class Observation(NamedTuple):
     """The findings of one check of a domain. Of each cause the first finding counts. With `projects`, only these were
     checked; "" stands for the organization.
     """

@@ -23,7 +23,7 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.text import counted
 from reconciler.notifications import rendering
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from reconciler.notifications.rendering import NAMED, named
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import RunOutcome
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 class Observer(Protocol):
     """Checks one domain for causes."""
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Return the present findings. Raises StoreFault."""
 
 
@@ -56,17 +56,17 @@ class ObserverLoop:
     async def keep(self) -> None:
         """Check regularly, until cancelled."""
         while True:
-            await self.look()
+            await self.observe()
             await asyncio.sleep(self._every)
 
-    async def look(self) -> None:
+    async def observe(self) -> None:
         """Run all observers once. Raises nothing."""
         for number, observer in enumerate(self._observers):
             await self._guarded(number, self._taken(observer))
         await self._guarded(-1, self._board.tidy())
 
     async def _taken(self, observer: Observer) -> None:
-        await self._board.take(await observer.look())
+        await self._board.take(await observer.observe())
 
     async def _guarded(self, number: int, work: Awaitable[None]) -> None:
         """Log a fault of an observer once, not again at each check."""
@@ -141,7 +141,7 @@ class RepositoryObserver:
         self._store = store
         self._read: dict[str, tuple[str, Finding | None]] = {}  # the last run, and its finding about resources
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """All repositories. Raises StoreFault."""
         findings: list[Finding] = []
         every = self._reconcilers()
@@ -152,7 +152,7 @@ class RepositoryObserver:
                 findings += () if found is None else (found,)
         names = {one.watched.name for one in every}
         self._read = {name: read for name, read in self._read.items() if name in names}
-        return Look(Domain.REPOSITORIES, tuple(findings))
+        return Observation(Domain.REPOSITORIES, tuple(findings))
 
     async def _resources(self, one: Reconciler) -> Finding | None:
         name, last = one.watched.name, one.memory.last_run
@@ -162,11 +162,11 @@ class RepositoryObserver:
             async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
                 runs = [_run.decode(shown) async for page in pages for shown in page]
             run = next((run for run in runs if run.tells), None)
-            found = found if run is None else await self._told(run, cause)
+            found = found if run is None else await self._run_finding(run, cause)
             self._read[name] = (last, found)
         return found
 
-    async def _told(self, run: _Run, cause: Cause) -> Finding | None:
+    async def _run_finding(self, run: _Run, cause: Cause) -> Finding | None:
         """Return the finding about the resources in a run."""
         counts = {status: run.counts[status] for status in REFUSED if run.counts.get(status)}
         if not counts:
@@ -253,7 +253,7 @@ class FlowObserver:
         self._clock = clock
         self._read: dict[str, tuple[str, EndedFlows]] = {}
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """All repositories. Raises StoreFault."""
         every = [one for one in self._reconcilers() if one.why_suspended is None]
         since, read = self._clock() - ENDED, dict(self._read)
@@ -267,7 +267,7 @@ class FlowObserver:
             ended = {flow: each for flow, each in ended.items() if each.at > since}
             self._read[name] = (last, ended)
             findings += self._findings(one, ended)
-        return Look(Domain.FLOWS, tuple(findings))
+        return Observation(Domain.FLOWS, tuple(findings))
 
     def _findings(self, one: Reconciler, ended: EndedFlows) -> Iterator[Finding]:
         name, project = one.watched.name, one.watched.project
@@ -360,7 +360,7 @@ class ConfigurationObserver:
         if told.changed and told.project is not None:
             self._changed[told.project] = None
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Check the projects that changed since the last check, at first all of them. One replica does this. Raises
         StoreFault.
         """
@@ -407,8 +407,8 @@ def _findings(project: str, found: Attention) -> list[Finding]:
     return findings
 
 
-def _of_projects(domain: Domain, found: Mapping[str, Iterable[Finding]]) -> Look:
-    return Look(domain, tuple(chain.from_iterable(found.values())), frozenset(found))
+def _of_projects(domain: Domain, found: Mapping[str, Iterable[Finding]]) -> Observation:
+    return Observation(domain, tuple(chain.from_iterable(found.values())), frozenset(found))
 
 
 # Delivery: failing endpoints, dead letters, full and damaged queues, records without a route.
@@ -435,7 +435,7 @@ class DeliveryObserver:
         self._unrouted: dict[str, tuple[int, datetime]] = {}  # records, and when they last grew, by project
         self._began = clock()
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Check every followed project."""
         figures, now = self._figures(), self._clock()
         findings: dict[str, list[Finding]] = {project: [] for project in sorted(self._followed())}

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import timedelta
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from reconciler.replicas.work import Work
 
 GONE = timedelta(minutes=2)  # without a beat; a restart takes less
@@ -38,26 +38,28 @@ class ReplicaObserver:
         self._work = work
         self._gone = gone
         self._alive_at: dict[str, float] = {}
-        self._last: tuple[float, Look] | None = None
+        self._last: tuple[float, Observation] | None = None
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Return the replicas that are gone. One replica looks. Raises StoreFault."""
         now = self._monotonic()
         if not self._work.is_mine:
             self._alive_at.clear()
             self._last = None
-            return Look(Domain.REPLICAS, (), frozenset())
+            return Observation(Domain.REPLICAS, (), frozenset())
         if self._last is None or now - self._last[0] >= EVERY_SECONDS:
             self._last = now, await self._ask()
         return self._last[1]
 
-    async def _ask(self) -> Look:
+    async def _ask(self) -> Observation:
         await self._forget(FORGOTTEN)
         ages, now = await self._ages(), self._monotonic()
         # A replica that left normally also has time to return, so that a restart resolves nothing.
         known = {name: self._alive_at.get(name, now) for name in self._instances()}
         self._alive_at = {**known, **{name: now - age.total_seconds() for name, age in ages.items()}}
-        return Look(Domain.REPLICAS, tuple(_finding(name) for name, age in sorted(ages.items()) if age >= self._gone))
+        return Observation(
+            Domain.REPLICAS, tuple(_finding(name) for name, age in sorted(ages.items()) if age >= self._gone)
+        )
 
     def is_gone(self, instance: str) -> bool:
         """Return True if no replica of this name has lived for a while, as far as this replica knows."""

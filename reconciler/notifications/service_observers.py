@@ -16,7 +16,7 @@ from reconciler.model.directory import Directory
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.text import counted, visible
 from reconciler.notifications import rendering
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from reconciler.replicas.work import ALONE, Work
 from reconciler.store.contract import Store, StoreFault
 
@@ -37,9 +37,9 @@ class DiskObserver:
         self._folders = folders
         self._reserve = reserve
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Check each disk once."""
-        return Look(Domain.DISK, tuple(await asyncio.to_thread(self._low)))
+        return Observation(Domain.DISK, tuple(await asyncio.to_thread(self._low)))
 
     def _low(self) -> list[Finding]:
         first: dict[int, Path] = {}  # folder by disk
@@ -85,7 +85,7 @@ class StoreObserver:
         self._failed = self._stored = 0
         self._failed_at: datetime | None = None  # None once something was written since
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Read from the store, and compare the counts of writes."""
         now, commits = self._clock(), self._store.figures().commits
         failed, stored = commits.failed, sum(commits.seconds.counts)
@@ -101,7 +101,7 @@ class StoreObserver:
             message = fault.message
         title, details = "The store cannot be used as it should", rendering.sentence(message)
         finding = Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, title, details)
-        return Look(Domain.STORE, (finding,) if message else ())
+        return Observation(Domain.STORE, (finding,) if message else ())
 
 
 class DamageObserver:
@@ -127,7 +127,7 @@ class DamageObserver:
                 seconds = AFTER_FAULT_SECONDS
             await self._work.end_of_turn(seconds=seconds)
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Return the findings about damage. Raises StoreFault."""
         aside = await asyncio.to_thread(self._set_aside)
         lost = "The database of sessions and notifications was damaged and is a new one"
@@ -146,7 +146,7 @@ class DamageObserver:
             findings.append(Finding(cause, Severity.CRITICAL, title, details))
         elif self._work.is_mine and not self._is_examined:  # damage that an earlier process found may still exist
             findings.append(Finding(cause, Severity.CRITICAL, fading=True))
-        return Look(Domain.DAMAGE, tuple(findings))
+        return Observation(Domain.DAMAGE, tuple(findings))
 
 
 # Open files. At the limit, the event loop closes each new connection silently, so nothing else reports it.
@@ -162,22 +162,22 @@ class OpenFilesObserver:
         self._folder = folder
         self._is_told = False
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Count once."""
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if most == resource.RLIM_INFINITY:
-            return Look(Domain.OPEN_FILES, ())
+            return Observation(Domain.OPEN_FILES, ())
         found = await asyncio.to_thread(self._count)
         share = 1.0 if found is None else min(found / most, 1.0)
         if share >= MANY and not self._is_told:
             log.error("Of %d files that the service may open, %d are: %s.", most, found or most, errors.OPEN_FILES)
         self._is_told = share >= (FEWER if self._is_told else MANY)
         if share < FEWER:
-            return Look(Domain.OPEN_FILES, ())
+            return Observation(Domain.OPEN_FILES, ())
         cause, title = Cause(NotificationType.TOO_MANY_OPEN_FILES), "The service has too many files open"
         details = f"It has {int(share * 10) * 10} percent or more of {most:,} open."
         finding = Finding(cause, Severity.CRITICAL, title, details, fading=share < MANY)
-        return Look(Domain.OPEN_FILES, (finding,))
+        return Observation(Domain.OPEN_FILES, (finding,))
 
     def _count(self) -> int | None:
         """Return the number of open files; None if their folder cannot be opened."""
@@ -203,7 +203,7 @@ class KeyObserver:
         self._directory = directory
         self._clock = clock
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Return one finding for each maker in each project; '' is the organization."""
         findings = []
         for (project, maker), keys in changes.keys_to_review(self._directory(), now=rfc3339(self._clock())).items():
@@ -213,4 +213,4 @@ class KeyObserver:
             details = f"{rendering.named(names, total=len(keys))}."
             cause = Cause(NotificationType.KEYS_TO_REVIEW, maker, project)
             findings.append(Finding(cause, title=title, details=details))
-        return Look(Domain.KEYS, tuple(findings))
+        return Observation(Domain.KEYS, tuple(findings))

@@ -51,12 +51,12 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
     without: tuple[str, ...] = WITHOUT
 
     def of(self, kind: DatabaseKind) -> File | None:
-        """Return one of its files."""
+        """Return the entry of a database; None if it is not in the backup."""
         return next((file for file in self.files if file.name == kind.file), None)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """That of a backup. Raises Refused for a folder that is none, or one that a later version made."""
+    """Read the manifest of a backup. Raises Refused for a folder without one, or one from a later version."""
     path = folder / NAME
     try:
         data = bounded_io.read_file(path, limit=MOST_BYTES)
@@ -76,7 +76,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_manifest(folder: Path, manifest: Manifest) -> None:
-    """Hold the files against what was written down of them. Raises Refused."""
+    """Compare the files with their manifest. Raises Refused."""
     known = {kind.file for kind in KINDS}
     names = [file.name for file in manifest.files]
     if KINDS[0].file not in names or not known.issuperset(names):
@@ -91,7 +91,7 @@ def check_manifest(folder: Path, manifest: Manifest) -> None:
             raise Refused(f"{path} is not what was written when the backup was made; take another backup.")
 
 
-# A backup: a folder with both databases as they were at one moment each, and a manifest. There whole or not at all.
+# A backup: a folder with one consistent copy of each database, and a manifest. It is complete or does not exist.
 #
 # A process that is killed leaves a folder `.NAME.….unfinished` and nothing else.
 
@@ -130,23 +130,23 @@ def _copied(source: Path, target: Path, *, kind: DatabaseKind, watch: ProgressWa
     copied = databases.copy_database(source, target, kind=kind, watch=watch)
     try:
         length, digest = target.stat().st_size, databases.file_digest(target)
-    except OSError as error:  # what cannot be read back is no backup
+    except OSError as error:  # an unreadable backup is none
         raise StoreFault(f"{target} cannot be read back ({error.strerror}); look at its disk.") from error
     return File(target.name, length, digest, copied.identity.version, copied.rows)
 
 
-# A backup put in the place of what a service has. What was there stays under another name.
+# A restore: a backup replaces the databases of a service, which are kept under another name.
 #
-# Killed at any point: before the rename of the store the old one counts, as it was; after it the new one, and nobody is
-# signed in. What was written by then under names of its own is written over by the next restore.
+# If the process is killed before the rename of the store, the old one is unchanged; after it, the new one counts, and
+# nobody is signed in. The next restore overwrites the temporary files.
 
 KEPT = "replaced"
-INCOMING = ".restoring"  # how the name ends of what does not count yet
+INCOMING = ".restoring"  # the end of a temporary name
 
 
 @dataclass(frozen=True, slots=True)
 class GivenBackup:
-    """A backup that is what was written, or a copy of the store alone; then `made_at` is empty."""
+    """A verified backup, or a copy of only the store; then `made_at` is empty."""
 
     path: Path
     made_at: str
@@ -155,7 +155,9 @@ class GivenBackup:
 
 @dataclass(frozen=True, slots=True)
 class RestoredBackup:
-    """The restored files. `made_at` is empty for a copy of a store without a manifest; `kept` is what was there."""
+    """The restored files. `made_at` is empty for a copy of a store without a manifest; `kept` are the replaced files
+    under their new names.
+    """
 
     made_at: str
     version: int
@@ -163,7 +165,7 @@ class RestoredBackup:
 
 
 def read_backup(path: Path) -> GivenBackup:
-    """Return the backup at a path. Raises Refused for none, and for one that is not what was written, NewerStore."""
+    """Return the verified backup at a path. Raises Refused if there is none, or it was changed, and NewerStore."""
     if not path.is_dir():
         if not path.exists():
             raise Refused(f"{path} is not there; name a folder that `reconciler backup` made.")
@@ -181,19 +183,19 @@ def read_backup(path: Path) -> GivenBackup:
 def restore(
     backup: GivenBackup, places: DatabasePlaces, *, by: str, now: datetime, watch: ProgressWatch
 ) -> RestoredBackup:
-    """Put a backup in the place of what is there. Nobody may use that meanwhile. `by` is whom its audit names.
+    """Replace the databases by a backup. No process may use them. `by` is the actor for the audit.
 
-    Raises Refused, NewerStore, StoreFault; then what was there counts, as it was.
+    Raises Refused, NewerStore, StoreFault; then the former databases are unchanged.
     """
     sources = backup.sources
     needed = sum(files.identify(path, kind).size for kind, path in sources.items())
-    # Both may be on one disk; what was there stays.
+    # Both may be on one disk, and the old files stay.
     databases.check_room(places.store.parent, needed, purpose="To restore this backup")
     try:
         with contextlib.ExitStack() as stack:
             incoming = {kind: stack.enter_context(_incoming(places.of(kind))) for kind in sources}
             copied = {kind: _copied_backup(path, incoming[kind], kind, watch) for kind, path in sources.items()}
-            _tell(incoming[STORE], copied[STORE], backup, by=by, now=now)
+            _record_restore(incoming[STORE], copied[STORE], backup, by=by, now=now)
             stamp = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S%fZ")
             kept = _put(places, incoming, stamp=stamp)
     except OSError as error:
@@ -203,7 +205,7 @@ def restore(
 
 @contextlib.contextmanager
 def _incoming(target: Path) -> Iterator[Path]:
-    """The name under which a file is made before it counts."""
+    """Yield the temporary name under which a file is made."""
     path = target.with_name(f"{target.name}{INCOMING}")
     try:
         yield path
@@ -219,8 +221,10 @@ def _copied_backup(source: Path, incoming: Path, kind: DatabaseKind, watch: Prog
     return copied
 
 
-def _tell(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: str, now: datetime) -> None:
-    """Have the audit of the restored store say so. One of an older version stays as it is, for a program of its own."""
+def _record_restore(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: str, now: datetime) -> None:
+    """Record the restore in the audit of the restored store. A store of an older version is not changed, so that its
+    program can still use it.
+    """
     if copied.identity.version != STORE.latest:
         return
     detail = {"backup": visible(str(backup.path)), "madeAt": backup.made_at or None}
@@ -238,7 +242,9 @@ def _tell(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: st
 
 
 def _put(places: DatabasePlaces, incoming: dict[DatabaseKind, Path], *, stamp: str) -> tuple[Path, ...]:
-    """Sessions go first, so that none counts beside another store; then the store changes with one rename."""
+    """Put the files in place. Sessions are removed first, so that none is valid with another store; then one rename
+    replaces the store.
+    """
     kept = [*_keep(places.operations, stamp, stays=False), *_keep(places.store, stamp, stays=True)]
     incoming[STORE].rename(places.store)
     databases.force_to_disk(places.store.parent)
@@ -249,8 +255,8 @@ def _put(places: DatabasePlaces, incoming: dict[DatabaseKind, Path], *, stamp: s
 
 
 def _keep(path: Path, stamp: str, *, stays: bool) -> list[Path]:
-    """Have what is there under another name, besides its own if it `stays`, and no log beside it that SQLite would take
-    for one of the new file.
+    """Keep a present file under another name, besides its own if it `stays`. Remove the logs beside it, which SQLite
+    would use for the new file.
     """
     if not path.exists():
         return []

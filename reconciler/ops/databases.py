@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 # A service that had a store must not begin with an empty one.
 
 COPIED = re.compile(r"\.(?:before|replaced)-[0-9TZ]+")
-"""How the names of copies end that an upgrade or a restore left beside a database."""
+"""The end of names of copies that an upgrade or a restore made beside a database."""
 ELSEWHERE = "name the service's settings with --config, or its `stateDir` with --state-dir"
-"""The advice where there is no store: a service has the settings of its unit, a shell seldom has them."""
+"""The advice if there is no store: the service has the settings of its unit, which a shell seldom has."""
 
 
 POSTGRESQL = "postgresql"
-"""In the state directory of a service whose store is on PostgreSQL: that it had one."""
+"""The file in a state directory which says that the service has a store on PostgreSQL."""
 
 
 def database_places(settings: "Settings") -> DatabasePlaces:
@@ -37,20 +37,20 @@ def database_places(settings: "Settings") -> DatabasePlaces:
 
 
 def kept_in(settings: "Settings") -> tuple[Path, ...]:
-    """Return the folders on this machine that the service keeps things in, its state directory first."""
+    """Return the folders of the service's data on this machine, the state directory first."""
     if settings.store.is_postgresql:
         return (settings.state_dir,)
     return tuple(dict.fromkeys((settings.state_dir, database_places(settings).store.parent)))  # often the same
 
 
 def check_sqlite(settings: "Settings", instead: str) -> None:
-    """Raise Refused, with what is to be done `instead`, for a store that is not in files of this machine."""
+    """Raise Refused, with the action to take `instead`, if the store is not in files of this machine."""
     if settings.store.is_postgresql:
         raise Refused(f"The store is on PostgreSQL, which has its own programs for this: {instead}.")
 
 
 def missing_on_postgresql(state_directory: Path) -> str | None:
-    """Why a service must not begin with a database that is empty: it had a store. None if it never had one."""
+    """Return why the service must not start with an empty database: it had a store. None if it never had one."""
     if not any((state_directory / name).exists() for name in (POSTGRESQL, files.STORE.file, files.OPERATIONS.file)):
         return None
     return (
@@ -61,14 +61,14 @@ def missing_on_postgresql(state_directory: Path) -> str | None:
 
 
 def mark_postgresql(state_directory: Path) -> None:
-    """Note in a state directory that its service has a store on PostgreSQL. Best effort: a full disk stops no start."""
+    """Record in a state directory that its service has a store on PostgreSQL. If this fails, the start continues."""
     with suppress(OSError):
         (state_directory / POSTGRESQL).touch(mode=0o600)
 
 
 def missing(found: DatabasePlaces) -> str | None:
-    """Why a service must not begin with an empty store: it had one, which is not there, or is empty. None where nothing
-    is missing, or nothing was ever there. Raises OSError.
+    """Return why the service must not start with an empty store: it had one, which is missing or empty. None if nothing
+    is missing, or there never was a store. Raises OSError.
     """
     store = found.store
     if store.exists() and store.stat().st_size:
@@ -91,28 +91,28 @@ def missing(found: DatabasePlaces) -> str | None:
     )
 
 
-# Files and folders that are there whole or not at all: forced to the disk, renamed, given to whom they belong.
+# Files and folders that are complete or do not exist: they are forced to disk, renamed, and given to their owner.
 
-SPARE_BYTES = 64 << 20  # 64 MiB that are left over beside what is written
+SPARE_BYTES = 64 << 20  # 64 MiB that stay free in addition to the written bytes
 CHUNK_BYTES = 1 << 20
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def make_private_file(path: Path) -> None:
-    """A new empty file that its owner alone may read; one of that name goes, a link is not followed."""
+    """Make an empty file that only its owner may read. An existing file is replaced, and a link is not followed."""
     path.unlink(missing_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 def write_new_file(path: Path, data: bytes) -> None:
-    """A new file with this in it, on the disk when this returns."""
+    """Write a new file. It is on the disk when this returns."""
     make_private_file(path)
     path.write_bytes(data)
     force_to_disk(path)
 
 
 def force_to_disk(path: Path) -> None:
-    """Have a file or a folder on the disk."""
+    """Force a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -121,7 +121,7 @@ def force_to_disk(path: Path) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits, as `sha256sum` says it."""
+    """Return the SHA-256 of a file in hexadecimal digits, as `sha256sum` prints it."""
     found = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
@@ -130,26 +130,26 @@ def file_digest(path: Path) -> str:
 
 
 def keep_copy(path: Path, kept: Path) -> None:
-    """Have a file under another name besides, on the disk; `path` stays as it is. Raises OSError."""
+    """Keep a file under a second name, on the disk; `path` stays. Raises OSError."""
     os.link(path, kept)
     force_to_disk(kept.parent)
 
 
 def give_to_owner(path: Path, *, like: Path) -> None:
-    """Give a file of root's to the owner of `like`: the service could not open it otherwise."""
+    """Give a file that root made to the owner of `like`: otherwise the service could not open it."""
     owner = like.stat()
     if os.geteuid() == 0 and (path.stat().st_uid, path.stat().st_gid) != (owner.st_uid, owner.st_gid):
         os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def remove_database(path: Path) -> None:
-    """Remove a database's file, and those that SQLite has beside it, if they are there."""
+    """Remove the file of a database and SQLite's files beside it, if they exist."""
     for name in files.beside(path):
         name.unlink(missing_ok=True)
 
 
 def check_room(folder: Path, needed: int, *, purpose: str) -> None:
-    """Raises Refused when the disk of a folder has no room for so many bytes and some more."""
+    """Raise Refused if the disk of a folder has no room for this many bytes and a reserve."""
     free = shutil.disk_usage(folder).free
     if free < needed + SPARE_BYTES:
         raise Refused(
@@ -159,14 +159,14 @@ def check_room(folder: Path, needed: int, *, purpose: str) -> None:
 
 
 def size_text(number: int) -> str:
-    """Bytes as a person reads them: `812 bytes`, `1.4 GiB`."""
+    """Return a size for people: `812 bytes`, `1.4 GiB`."""
     value, unit = float(number), 0
     while value >= 1024 and unit < len(UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{number} bytes" if unit == 0 else f"{value:.1f} {UNITS[unit]}"
 
 
-# How long something may take that has no end of its own, and what is told meanwhile.
+# A time limit for long operations, and messages about their progress.
 
 EVERY_SECONDS = 2.0  # at most one line of progress
 
@@ -175,34 +175,36 @@ Said = Callable[[str], None]
 
 @dataclass
 class ProgressWatch:
-    """`clock` is monotonic, in seconds; `seconds` from now on all that it watches must have ended."""
+    """A time limit with progress messages. `clock` is monotonic, in seconds; the operation must end within `seconds`
+    from now.
+    """
 
     clock: Callable[[], float]
     seconds: float
     said: Said
 
     def __post_init__(self) -> None:
-        """Begin."""
+        """Start the time."""
         self._begun = self._told = self.clock()
 
     @property
     def is_over(self) -> bool:
-        """True when the time is up."""
+        """True if the time is up."""
         return self.clock() - self._begun > self.seconds
 
     def check(self, what: str) -> None:
-        """Raises Refused when the time is up."""
+        """Raise Refused if the time is up."""
         if self.is_over:
             raise Refused(f"{what} took longer than {self.seconds:g} seconds and was given up; nothing was changed.")
 
     def tell(self, sentence: str) -> None:
-        """Say how far it is, unless something was said a moment ago."""
+        """Report the progress, unless a report was a moment ago."""
         if self.clock() - self._told >= EVERY_SECONDS:
             self._told = self.clock()
             self.said(sentence)
 
 
-# A database copied while others write to it: one moment of it, verified, and on the disk.
+# A copy of a database while others write to it: consistent, verified, and on the disk.
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +218,10 @@ class CopiedDatabase:
 def copy_database(
     source: Path, target: Path, *, kind: DatabaseKind, watch: ProgressWatch, is_quick: bool = False
 ) -> CopiedDatabase:
-    """Copy a database to a new file, in which it is whole and alone: without a log beside it, for its owner.
+    """Copy a database to one new file without a log, which only its owner may read.
 
-    `is_quick`: verified by `quick_check`, which does not hold indexes against their tables. What fails leaves no file.
-    Raises Refused, NewerStore, StoreFault.
+    `is_quick`: the copy is verified by `quick_check`, which does not compare indexes with their tables. After a failure
+    there is no file. Raises Refused, NewerStore, StoreFault.
     """
     try:
         make_private_file(target)
@@ -245,22 +247,23 @@ def copy_database(
     return CopiedDatabase(found, rows)
 
 
-# A copy of a database before this version of the program changes it: the way back to the version before.
+# A copy of a database before this version changes it, for a return to the previous version.
 
 log = logging.getLogger(__name__)
 
 KEPT = "before"
-NEWEST = 2  # copies of each that stay
+NEWEST = 2  # copies of each database that are kept
 SECONDS = 3600.0  # for a copy; a start waits for it
 
 
 def copy_before_upgrade(
     places: DatabasePlaces, *, clock: Callable[[], float], beating: Callable[[], None] = lambda: None
 ) -> tuple[Path, ...]:
-    """Copy each database that this version will change, all before the first of them is; the copies, few or none.
+    """Copy each database that this version will change, before any is changed. Return the copies, which may be none.
 
-    Nobody else may use them. `clock` is monotonic, in seconds; `beating` is called while it goes on. What is none of
-    ours, or a later version's, is left to whoever opens it. Raises Refused: then none is to be changed.
+    No other process may use them. `clock` is monotonic, in seconds; `beating` is called during the copy. A database of
+    another program or a later version is not copied; opening it is refused. Raises Refused: then no database must be
+    changed.
     """
     copies = []
     for kind in KINDS:
@@ -305,7 +308,7 @@ def _copy_one(path: Path, copy: Path, found: DatabaseIdentity, *, kind: Database
 
 
 def _remove_old(path: Path) -> None:
-    """All but the newest; best effort, since they harm nobody."""
+    """Remove all copies except the newest. Failures are ignored, because old copies do no harm."""
     beginning = f"{path.name}.{KEPT}-"
     with suppress(OSError):
         numbers = (each.name.removeprefix(beginning) for each in path.parent.glob(f"{beginning}*"))

@@ -1,8 +1,8 @@
 """Metrics of delivery.
 
-The five say whether a destination is behind (`queue_records`, `oldest_record_age_seconds`), whether it moves
-(`delivered_records_total`), whether its endpoint answers (`up`), and whether somebody must do something
-(`dead_letter_records`). All else of one destination is told by `reconciler queue status`.
+Five metrics show if a destination is behind (`queue_records`, `oldest_record_age_seconds`), if records are delivered
+(`delivered_records_total`), if its endpoint answers (`up`), and if a person must act (`dead_letter_records`).
+`reconciler queue status` shows everything else about one destination.
 """
 
 import asyncio
@@ -70,8 +70,8 @@ FAULTS = counter(
 
 
 class _Destination(msgspec.Struct, gc=False):
-    """The sum over the lanes of one destination. There are thousands for a moment, of which the garbage collector
-    need not know.
+    """The sum over the lanes of one destination. Thousands exist for a moment, so the garbage collector does not track
+    them.
     """
 
     records: int = 0
@@ -91,9 +91,11 @@ class _Destination(msgspec.Struct, gc=False):
 
 
 async def delivery_steps(figures: DeliveryFigures, *, now: int) -> Iterator[Sample]:
-    """All of them. `now` is in Unix milliseconds. Between some lanes, the event loop has its turn."""
+    """Yield the samples of delivery. `now` is in Unix milliseconds. The caller may give the event loop a turn between
+    samples.
+    """
     found: dict[tuple[str, str], _Destination] = {}
-    counts = DeliveryCounts()  # of all lanes, and those that ended
+    counts = DeliveryCounts()  # of all lanes, with those that ended
     counts.add(figures.past)
     size, disk, lost, in_flight, fullest = 0, 0, 0, 0, 0.0
     for number, lane in enumerate(figures.lanes):

@@ -18,7 +18,7 @@ class FindingStatus(StrEnum):
     """The severity of a finding."""
 
     OK = "ok"
-    WARNING = "warning"  # it works, and may not for long
+    WARNING = "warning"  # it works now, but may fail later
     ERROR = "error"  # it does not work
 
 
@@ -56,18 +56,18 @@ def worst(found: Iterable[DoctorFinding]) -> FindingStatus:
     return max((finding.status for finding in found), key=list(FindingStatus).index, default=FindingStatus.OK)
 
 
-# Looking at everything that may be wrong with a service: all checks are made at once, each to its own end.
+# All checks run at the same time, each within its own limit.
 
-SECONDS = 20.0  # for a check that says nothing else
+SECONDS = 20.0  # the default for a check
 
-Look: TypeAlias = Callable[[], Awaitable[Sequence[DoctorFinding]]]
+Check: TypeAlias = Callable[[], Awaitable[Sequence[DoctorFinding]]]
 
 
 class DoctorCheck(NamedTuple):
     """A check and its time limit."""
 
     name: str
-    look: Look
+    run: Check
     seconds: float = SECONDS
 
 
@@ -77,15 +77,15 @@ async def run_checks(checks: Sequence[DoctorCheck]) -> list[DoctorFinding]:
     return [finding for each in found for finding in each]
 
 
-def threaded(look: Callable[[], Sequence[DoctorFinding]]) -> Look:
+def threaded(check: Callable[[], Sequence[DoctorFinding]]) -> Check:
     """Run a check that may wait for a disk on its own thread, so that a hang does not block the program's end."""
-    return partial(bounded_io.on_thread, look)
+    return partial(bounded_io.on_thread, check)
 
 
 async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
     try:
         async with asyncio.timeout(check.seconds):
-            return await check.look()
+            return await check.run()
     except TimeoutError:
         told = f"this could not be looked at within {check.seconds:g} seconds"
         return [error(check.name, told, "look whether a disk or the network hangs")]
@@ -99,8 +99,8 @@ async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
         return [error(check.name, told, "that is a fault of the program; report it")]
 
 
-# Which process holds a state directory: whether the service runs. Looked up, never by taking the lock oneself, which
-# would keep a service from starting at that moment.
+# The process that holds a state directory, which shows if the service runs. The lock is never taken to find out,
+# because then a service could not start at that moment.
 
 LOCK = "lock"  # in the state directory (`reconciler.server.process`)
 WORKER = "worker"  # in the state directory: the protections of the last worker that the service started, as JSON
@@ -108,8 +108,8 @@ STORE_LOCK = ".lock"  # behind the name of the store, beside it
 
 
 def directory_holder(state_directory: Path) -> int | None:
-    """Return the process that wrote its number into the lock and has it open still; None when there is none, or nobody
-    can tell.
+    """Return the process that holds the lock, by the number in it, if it still has the file open; None if there is
+    none, or this is unknown.
     """
     lock = state_directory / LOCK
     try:
@@ -123,5 +123,5 @@ def directory_holder(state_directory: Path) -> int | None:
 def _is_same(descriptor: Path, file: Path) -> bool:
     try:
         return descriptor.samefile(file)
-    except OSError:  # it was closed meanwhile
+    except OSError:  # the file was closed meanwhile
         return False

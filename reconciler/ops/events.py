@@ -59,7 +59,7 @@ class Events:
     """
 
     def __init__(self, found: Callable[[], Facts], notifications: Callable[[], Mapping[str, Notification]]) -> None:
-        """Both are asked while there are followers: what differs from the last time has changed."""
+        """Both arguments are called while there are followers. A difference to the last result is a change."""
         self.last = 0  # the number of the newest event
         self.followers: Counter[str] = Counter()
         self.is_closed = False
@@ -74,7 +74,7 @@ class Events:
     # What changes.
 
     def heard(self, told: Committed) -> None:
-        """The store has committed."""
+        """Add the events of a commit."""
         for project, kind, name in told.keys:
             self._add(Topic.RESOURCE, f"{kind}/{name}" if name else kind, project, revision=told.revision)
         for project, run in told.runs:
@@ -97,13 +97,13 @@ class Events:
         try:
             while True:
                 if self.followers:
-                    self.look()
+                    self.compare()
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             self.is_closed = True
             self._wake()
 
-    def look(self) -> None:
+    def compare(self) -> None:
         """Compare everything that the store does not tell with the last time."""
         before, self._facts = self._facts, self._found()
         changed = (what for what in {**before, **self._facts} if before.get(what) != self._facts.get(what))

@@ -1,7 +1,7 @@
 """Log lines as text or JSON.
 
-Every record, a library's too, goes through the one handler here, which lets nothing through that acts on a terminal or
-that would pass for a record of its own.
+Every record, also of libraries, passes the one handler here. It escapes text that could control a terminal or forge a
+record.
 """
 
 import json
@@ -19,7 +19,8 @@ from reconciler.model.text import visible, visible_block, visible_json
 log = logging.getLogger(__name__)
 
 OURS = ("reconciler", "api")
-# What libraries may say. The HTTP server warns of every client that speaks no HTTP, which is nobody's to mend here.
+# The levels of libraries. The HTTP server would warn of every client that does not speak HTTP, which nobody can correct
+# here.
 LIBRARIES = {"uvicorn": logging.ERROR}
 
 
@@ -38,8 +39,8 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: `time`, `level`, `logger`, `message`, `request` or `run` where it belongs to one, then the
-    fields of the record.
+    """Formats records as one JSON object in each line: `time`, `level`, `logger`, `message`, the `request` or `run` in
+    progress, then the fields of the record.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -66,7 +67,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
     """Writes records."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """Of a record that cannot be written say that there was one, without its arguments."""
+        """Report that a record could not be written, without its arguments."""
         lost = logging.makeLogRecord(
             {
                 "name": __name__,
@@ -81,7 +82,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 def set_up(*, level: str, style: str, stream: TextIO = sys.stderr) -> None:
-    """Send log lines to a stream, and with them what Python would print by itself: warnings, faults of threads.
+    """Send log lines to a stream, and also Python's own messages: warnings and faults of threads.
 
     `level` is debug, info, warning or error; `style` is auto, text or json.
     """

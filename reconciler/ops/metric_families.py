@@ -12,9 +12,9 @@ from reconciler.model.histogram import Histogram
 
 
 class MetricKind(StrEnum):
-    """As the format names them."""
+    """The types of metrics in the format."""
 
-    COUNTER = "counter"  # only grows, until the service starts again
+    COUNTER = "counter"  # only grows, until the service restarts
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
 
@@ -60,13 +60,13 @@ class Sample(NamedTuple):
 # Format: "Exposition formats" of the Prometheus documentation, text format 0.0.4.
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-MOST_SAMPLES = 50  # of a slice: a tenth of a millisecond of most
+MOST_SAMPLES = 50  # of a slice: about a tenth of a millisecond
 
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 async def text_slices(samples: Iterable[Sample]) -> AsyncGenerator[bytes, None]:
-    """All samples as text. Between two slices, the event loop has its turn."""
+    """Yield all samples as text, in slices. The event loop gets a turn between two slices."""
     lines: list[str] = []
     family = None
     for number, sample in enumerate(samples):
@@ -96,5 +96,5 @@ def _lines(sample: Sample) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    # Nearly no label needs it, and looking is five times as fast.
+    # Nearly no label needs escaping, and the check is five times as fast.
     return text.translate(_ESCAPED) if '"' in text or "\\" in text or "\n" in text else text

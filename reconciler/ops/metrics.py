@@ -26,7 +26,7 @@ from reconciler.store.contract import Store
 from reconciler.store.records import StoreFigures
 from reconciler.version import __version__
 
-# Metrics of what is asked of remotes.
+# Metrics of calls to remotes.
 
 LOOKS = counter("reconciler_git_looks_total", "Polls of remotes.")
 FETCHES = counter("reconciler_git_fetches_total", "Fetches from remotes.")
@@ -39,7 +39,7 @@ FAILURES = counter(
 
 SETTLED = frozenset(
     {RepositoryState.READY, RepositoryState.NEVER_READ, RepositoryState.PRUNE_HELD, RepositoryState.SUSPENDED}
-)  # no call leaves one of these
+)  # no call ends in one of these states
 KINDS = tuple(
     (call, state)
     for call in RemoteCall
@@ -48,7 +48,9 @@ KINDS = tuple(
 
 
 def git_steps(tally: RemoteTally) -> Iterator[Sample]:
-    """All of them; failures of each kind from the start, since a count that is first seen as 1 has not grown."""
+    """Yield the samples of remotes. Failures of each kind begin at 0, because a counter that is first seen as 1 has not
+    grown.
+    """
     yield Sample(LOOKS, tally.calls[RemoteCall.LOOK])
     yield Sample(FETCHES, tally.calls[RemoteCall.FETCH])
     for call, state in sorted({*KINDS, *tally.failures}):
@@ -72,14 +74,14 @@ BUILD = gauge("reconciler_build_info", "1; the labels say which program this is.
 
 
 def process_steps() -> Iterator[Sample]:
-    """All of them."""
+    """Yield the samples of the process."""
     yield Sample(CPU, time.process_time())
     with contextlib.suppress(OSError):  # where there is no /proc
         virtual, resident, *_ = map(int, (PROCESS / "statm").read_text().split())
         files = len(list((PROCESS / "fd").iterdir()))
         yield Sample(RESIDENT, resident * resource.getpagesize())
         yield Sample(VIRTUAL, virtual * resource.getpagesize())
-        yield Sample(FILES, files - 1)  # without the one that this was read through
+        yield Sample(FILES, files - 1)  # without the descriptor of this read
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         yield Sample(MOST_FILES, soft)
@@ -121,7 +123,7 @@ RESOURCES = gauge(
 
 
 def run_steps(repositories: Repositories) -> Iterator[Sample]:
-    """All of them; with several replicas, each tells of the repositories that it follows."""
+    """Yield the samples of runs; with several replicas, of the repositories that this one follows."""
     for outcome, number in repositories.tally.runs.items():
         yield Sample(RUNS, number, (outcome,))
     yield Sample(RUN_SECONDS, repositories.tally.seconds)
@@ -156,7 +158,7 @@ LOG = gauge("reconciler_store_wal_bytes", "Size of its write-ahead log.")
 
 
 def store_steps(figures: StoreFigures) -> Iterator[Sample]:
-    """All of them."""
+    """Yield the samples of the store."""
     yield Sample(STORE_SECONDS, figures.commits.seconds)
     yield Sample(STORE_FAILURES, figures.commits.failed, ("fault",))
     yield Sample(STORE_FAILURES, figures.commits.moved, ("moved",))
@@ -178,7 +180,7 @@ BEHIND = gauge(
 
 
 def replica_steps(store: Store, following: Following | None, contact: Contact | None) -> Iterator[Sample]:
-    """All of them."""
+    """Yield the samples of a store that several replicas share."""
     yield Sample(REVISION, store.known_revision)
     if contact is not None:
         yield Sample(CONTACT, contact.seconds)
@@ -209,7 +211,7 @@ ALERTS_WAITING = gauge("reconciler_alerts_waiting", "Alerts that are still to be
 def notification_steps(
     found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[AlertTally] = ()
 ) -> Iterator[Sample]:
-    """All of them. `found` counts those that are open, by type and severity."""
+    """Yield the samples of notifications. `found` counts open ones by type and severity."""
     for (type_, severity), number in sorted(found.items()):
         if number:
             yield Sample(OPEN_NOTIFICATIONS, number, (type_.value, severity.value))
@@ -229,7 +231,7 @@ def notification_steps(
 
 @dataclass(frozen=True, slots=True)
 class MetricSources:
-    """All that is looked at for an answer. `in_flight` counts requests by who asks."""
+    """The sources of all metrics. `in_flight` counts requests in progress by caller."""
 
     traffic: Traffic
     in_flight: Mapping[str, int]
@@ -243,7 +245,7 @@ class MetricSources:
     contact: Contact | None = None
 
     async def samples(self) -> Iterator[Sample]:
-        """All of them. The sources are looked at while the samples are taken."""
+        """Yield all samples. The sources are read while samples are taken."""
         now = int(self.clock().timestamp() * 1000)
         delivered = await delivery_metrics.delivery_steps(self.deliveries(), now=now)
         return chain(

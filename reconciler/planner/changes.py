@@ -133,12 +133,12 @@ class ChangeRows:
             keeping = [one.key for one in some if one.change in KEEPING and one.key is not None]
             self._before = self._view.documents(self.origin.project, keeping)
             for rank, outcome in enumerate(some, start):
-                yield self._tell(outcome, rank) + self._change(outcome)
+                yield self._add_status(outcome, rank) + self._change(outcome)
         for claim in self._claims:  # the line is found by the next run of the new owner
             self._before = self._view.documents(self.origin.project, [claim.stored.key])
             yield self._move_head(claim.stored, claim.repository, claim.branch, Place(claim.path, 1, 1))
 
-    def _tell(self, outcome: Outcome, rank: int) -> int:
+    def _add_status(self, outcome: Outcome, rank: int) -> int:
         """Add the run's status of this outcome, unless it is `unchanged`, with its place in the commit or the last one.
         Return its size in bytes.
         """

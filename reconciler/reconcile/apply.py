@@ -183,7 +183,7 @@ class Applier:
         self._secrets = secrets
         self._clock = clock
         # Each project may have its own disk for these.
-        self._asking: defaultdict[str, BoundedIO] = defaultdict(lambda: BoundedIO("the files of secrets"))
+        self._secret_files: defaultdict[str, BoundedIO] = defaultdict(lambda: BoundedIO("the files of secrets"))
         self._locks: defaultdict[str, ProjectLock] = defaultdict(ProjectLock)
 
     async def apply(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
@@ -241,8 +241,8 @@ class Applier:
                     change = _change(found, project=project, origin=one.rules.name)
                     recorded.append(replace(made, change=change))
             if recorded:
-                told = {one.run.id for one in recorded if one.run is not None}
-                parts = (_without_untold(part, told) for part in answered.parts())
+                run_ids = {one.run.id for one in recorded if one.run is not None}
+                parts = (_with_statuses_of(part, run_ids) for part in answered.parts())
                 first, *others = recorded
                 await self._write(project, parts, replace(first, beside=tuple(others)), until=answered.locked_until)
             return planned
@@ -290,9 +290,8 @@ class Applier:
         """
         job = messages.RoutesJob(await self.context(project), tuple(sorted(left)))
         found, _ = await self._planned(job, messages.RoutesFound)
-        if (
-            found.restated and self._work.is_mine
-        ):  # after an upgrade or a redaction; every other change writes the statuses itself
+        # After an upgrade or a redaction; every other change writes the statuses itself.
+        if found.restated and self._work.is_mine:
             async with self._hold(project):
                 found, parts = await self._planned(job, messages.RoutesFound)
                 await self._write(project, parts, Record())
@@ -333,9 +332,9 @@ class Applier:
 
     async def secrets(self, project: str) -> AvailableSecrets:
         """Return the names of secrets that a project may refer to now. Raises DiskHangs."""
-        return await self._asking[project].answer(partial(self._secrets, project))
+        return await self._secret_files[project].answer(partial(self._secrets, project))
 
-    async def tell(self, record: Record, *, project: str, is_request: bool = False) -> None:
+    async def store_record(self, record: Record, *, project: str, is_request: bool = False) -> None:
         """Store a record that needs no plan. Raises StoreFault, Moved if other deletions are held than an approval
         names, and Locked if a request waits too long.
         """
@@ -383,6 +382,7 @@ class Applier:
                 await self._write(project, (part,), Record())
 
     async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
+        """Plan an apply or a delete, store it, and return the answer. Raises StoreFault, WorkerGone, DiskHangs."""
         project = request.project
         lock = self._request_lock(project, dry_run=options.dry_run)
         job = messages.RequestJob(
@@ -431,8 +431,8 @@ def _change(planned: CommitPlanned | RequestPlanned, *, project: str, origin: st
     )
 
 
-def _without_untold(part: Changes, runs: Collection[str]) -> Changes:
-    """Remove the statuses of other runs from the part."""
+def _with_statuses_of(part: Changes, runs: Collection[str]) -> Changes:
+    """Return the part with only the statuses of these runs."""
     part.statuses = [row for row in part.statuses if row.run in runs]
     return part
 

@@ -48,7 +48,7 @@ class CommitGroup:
         """Record that a run is ready, has ended, or will not begin."""
         self._under_way.discard(name)
         if not self._under_way:
-            self._go_on()
+            self._continue_together()
 
     async def commit(self, job: CommitJob, *, record: RecordOf) -> CommitPlanned:
         """Plan and store a commit as `Applier.commit` does, together with the other runs that have the same one.
@@ -61,7 +61,7 @@ class CommitGroup:
         try:
             await asyncio.wait({ready.change}, timeout=PATIENCE)
             if not ready.change.done():
-                self._go_on()
+                self._continue_together()
             change = ready.change.result()
             planned = None if change is None else await change.planned(ready)
         except asyncio.CancelledError:
@@ -72,7 +72,7 @@ class CommitGroup:
             raise
         return planned or await self._applier.commit(job, record=record)
 
-    def _go_on(self) -> None:
+    def _continue_together(self) -> None:
         by_commit: defaultdict[str, list[_Ready]] = defaultdict(list)
         for one in sorted(self._ready, key=lambda one: one.job.rules.name):
             by_commit[one.job.commit].append(one)

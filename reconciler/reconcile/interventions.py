@@ -102,7 +102,9 @@ async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier, 
         raise NotHeld(f"What {name} holds because of a file cannot be approved; mend the file: {row.message}")
     event = by._replace(action="approved", detail=f"{held.total} held at {commit}")
     approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
-    await applier.tell(Record(approval=approval, audit=(event,), lease=lease), project=by.project, is_request=True)
+    await applier.store_record(
+        Record(approval=approval, audit=(event,), lease=lease), project=by.project, is_request=True
+    )
 
 
 # Changes of the settings

@@ -111,7 +111,7 @@ class Reconciler:
         self.source = source_of(watched)
         self.rules = watched.rules
         facts = [watched.url, watched.follows, watched.project, structs.astuple(self.rules)]
-        self._shaping: list[Any] = [READING_VERSION, environment.rules, *facts]
+        self._fingerprinted: list[Any] = [READING_VERSION, environment.rules, *facts]
         self.memory = RepositoryMemory(runs.unread_row(watched))
         self.lease: Lease | None = None  # of the present loop; None on one machine
         self._environment = environment
@@ -132,7 +132,7 @@ class Reconciler:
         was_refused = memory.row.head is not None and memory.row.tree is None
         memory.waits_for_store = was_refused or await self._environment.store.waits_for_store(name)
 
-    def lose(self) -> None:
+    def drop_memory(self) -> None:
         """Keep only what the store has too, because another replica follows the repository, or did."""
         self.lease = None
         self.memory = RepositoryMemory(self.memory.row, self.memory.suspension, self.memory.last_run)
@@ -186,19 +186,19 @@ class Reconciler:
             return
 
         # Settings: if they differ from those of the last read, everything is read again.
-        self._judge_by(run, await self._applier.secrets(watched.project))
+        self._set_fingerprint(run, await self._applier.secrets(watched.project))
 
         # Poll, unless the head is known: when the mirror was made again, this is the second attempt of the run.
         if run.head is None:
             patience = PATIENCE * watched.interval if run.trigger is Trigger.POLL else 0.0
             run.head = await following.poll(patience=patience, insists=run.is_requested)
-            self._see(run.head)
+            self._note_head(run.head)
             if run.head.commit != memory.row.head:
                 self._tell_group(run.head)
 
         # Fetch, even if nothing is new: somebody may have replaced the mirror. Otherwise it costs nothing.
         run.head = head = await following.fetch(run.head, insists=run.is_requested)
-        self._see(head)
+        self._note_head(head)
         if memory.row.commit is not None:
             await following.recall(memory.row.commit, insists=run.is_requested)
 
@@ -216,7 +216,7 @@ class Reconciler:
         # Read and plan in the worker, and apply: the plan and the record of the run are one transaction.
         context = await self._applier.context(watched.project)
         # A secret may have come or gone since the run began: record the fingerprint with the secrets of the plan.
-        self._judge_by(run, context.secrets)
+        self._set_fingerprint(run, context.secrets)
         job = self._job(context, run.id, mirror=following.path, commit=head.commit, branch=_branch(head), full=run.full)
 
         def record(planned: CommitPlanned) -> Record | None:
@@ -249,7 +249,7 @@ class Reconciler:
         if is_due:
             try:
                 record = replace(runs.run_record(run, verdict, finished=self._clock()), lease=self.lease)
-                await self._applier.tell(record, project=self.watched.project)
+                await self._applier.store_record(record, project=self.watched.project)
                 run.is_recorded = True
             except LeaseLost:
                 raise
@@ -278,18 +278,18 @@ class Reconciler:
         else:
             memory.row = verdict.row
             if run.head is not None:
-                self._see(run.head)
+                self._note_head(run.head)
 
-    def _judge_by(self, run: Run, secrets: AvailableSecrets) -> None:
+    def _set_fingerprint(self, run: Run, secrets: AvailableSecrets) -> None:
         run.fingerprint = self._fingerprint(secrets)
         run.full |= self.memory.row.fingerprint != run.fingerprint
 
     def _fingerprint(self, secrets: AvailableSecrets) -> str:
         """Return a digest of all that affects how a commit is judged: if it changes, all files are read again."""
         known = sorted(secrets.env), sorted(secrets.files), secrets.flat, secrets.patterns
-        return hashlib.sha256(msgspec.json.encode([*self._shaping, *known])).hexdigest()
+        return hashlib.sha256(msgspec.json.encode([*self._fingerprinted, *known])).hexdigest()
 
-    def _see(self, head: RefHead) -> None:
+    def _note_head(self, head: RefHead) -> None:
         self.memory.seen = head.commit
         # A head that is not applied yet sets the branch only if none is known.
         if self.memory.branch is None or self.memory.row.commit == head.commit:
@@ -360,7 +360,7 @@ class Reconciler:
 
     async def _note(self, record: Record, *, by: AuditRow) -> None:
         record = replace(record, lease=self.lease)
-        await self._applier.tell(record, project=self.watched.project, is_request=by.request is not None)
+        await self._applier.store_record(record, project=self.watched.project, is_request=by.request is not None)
         memory = self.memory
         assert record.repository is not None
         memory.row, memory.suspension, memory.unwritten = record.repository, record.suspension, None

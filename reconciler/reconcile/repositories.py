@@ -168,7 +168,7 @@ class Repositories:
                 log.info("%s; what it applied to %s belongs to the API.", what, row.project)
                 event = interventions.release_event(row, to=project, at=rfc3339(self._environment.clock()))
                 record = Record(release_repository=name, audit=(event,), change=ResourceChange(name))
-                await applier.tell(record, project=row.project)
+                await applier.store_record(record, project=row.project)
 
     # Several replicas: this one follows the repositories whose leases it has (`Followers`)
 
@@ -204,7 +204,7 @@ class Repositories:
         await loop.stop()
         loop.queue.clear()
         log.info("%s is not followed by this replica any more.", name)
-        loop.reconciler.lose()
+        loop.reconciler.drop_memory()
         self._outdate([name])
 
     async def _begin(self, gained: Mapping[str, Lease]) -> None:
@@ -212,7 +212,7 @@ class Repositories:
         fresh = {}
         for name in sorted(gained):
             loop = fresh[name] = self._loops[name]
-            loop.reconciler.lose()
+            loop.reconciler.drop_memory()
             await loop.reconciler.recall()
         fresh = {name: loop for name, loop in fresh.items() if not _must_settle(loop)}
         for name, loop in fresh.items():
@@ -274,7 +274,7 @@ class Repositories:
                 continue
             record = replace(record, lease=self._followed.get(name))
             try:
-                await self._environment.applier.tell(record, project=one.watched.project)
+                await self._environment.applier.store_record(record, project=one.watched.project)
                 one.memory.row = record.repository or one.memory.row
             except (StoreFault, LeaseLost) as fault:  # the settings count nevertheless
                 log.warning("The audit does not say that the settings changed what is watched (%s): %s", name, fault)

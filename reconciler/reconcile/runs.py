@@ -88,7 +88,7 @@ class Run:
 def shown_run(run: Run) -> bytes:
     """Return a queued or running run as a JSON object, in the shape of a finished one."""
     phase = "queued" if run.started is None else "running"
-    return msgspec.json.encode(_begun_row(run).shown(phase) | {"statuses": []})
+    return msgspec.json.encode(_unfinished_row(run).shown(phase) | {"statuses": []})
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def unread_row(watched: Repository) -> RepositoryRow:
     return RepositoryRow(watched.name, watched.project, None, None, None, None, state=state, message=None, since="")
 
 
-def _begun_row(run: Run) -> RunRow:
+def _unfinished_row(run: Run) -> RunRow:
     started = None if run.started is None else rfc3339(run.started)
     return RunRow(
         run.id, run.project, run.repository, run.trigger.value, run.actor, run.commit, None, None, started_at=started
@@ -197,7 +197,7 @@ def _run_row(run: Run, verdict: RunVerdict, *, finished: datetime) -> RunRow:
     if planned is not None and planned.flow_counts:
         shown = [flows.shown(flow) for flow in planned.flows]
         changes = msgspec.json.encode({"counts": planned.flow_counts, "changes": shown})
-    return _begun_row(run)._replace(
+    return _unfinished_row(run)._replace(
         outcome=verdict.outcome.value,
         message=run.fault.message if run.fault else verdict.row.message,
         counts=msgspec.json.encode(planned.counts if planned else {}),

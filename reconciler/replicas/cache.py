@@ -1,8 +1,8 @@
-"""Resources that were read lately, in memory: the database is asked once for each, and not at all while it is gone.
-Lists that were read lately are for that time alone.
+"""A cache of recently read resources and lists. It saves reads of the database, and serves the resources while the
+database is gone. The lists are used only then.
 
-A change drops its resources and the lists of their kinds, whichever replica made it. So what is kept is never older
-than what this replica has heard of, which is what the revision of a request asks for.
+A change by any replica drops its resources and the lists of their kinds from the cache. So a cached answer is never
+older than the revision that this replica knows, which is at least the revision in a request.
 """
 
 from collections import OrderedDict
@@ -32,7 +32,7 @@ class ListQuery(NamedTuple):
 
 
 class ResourceCache:
-    """Present versions by project and key; those that were not used for the longest time go first."""
+    """Present versions by project and key. The least recently used ones are dropped first."""
 
     def __init__(self, store: Store, *, most_bytes: int = MOST_BYTES) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class ResourceCache:
         self._kept: OrderedDict[tuple[str, Key], bytes] = OrderedDict()
         self._bytes = 0
         self._lists: OrderedDict[ListQuery, bytes] = OrderedDict()
-        self._changes = 0  # that were heard of
+        self._changes = 0  # the number of changes heard
         store.subscribe(Committed, self._changed)
 
     async def get(self, project: str, key: Key) -> bytes | None:
@@ -51,17 +51,17 @@ class ResourceCache:
             return found
         changes = self._changes
         read = await self._store.get(project, key)
-        # A change that was heard of meanwhile may be newer than this; one that is heard of later drops it.
+        # A change that was heard meanwhile may be newer than this version. A later one drops it.
         if read is not None and changes == self._changes:
             self._keep((project, key), read)
         return read
 
     def listed(self, query: ListQuery) -> bytes | None:
-        """Return the answer that was kept of a list."""
+        """Return the cached answer to a query for a list, or None."""
         return self._lists.get(query)
 
     async def keeping(self, query: ListQuery, texts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        """Yield the texts of an answer, and keep it if it is short and nothing changed until its end."""
+        """Yield the texts of an answer. Cache it if it is short and nothing changed until its end."""
         changes, kept, left = self._changes, list[bytes](), LIST_BYTES
         async with aclosing(texts):
             async for text in texts:
@@ -76,7 +76,7 @@ class ResourceCache:
                 self._lists.popitem(last=False)
 
     async def clear(self) -> None:
-        """Keep nothing: changes may have been missed."""
+        """Empty the cache, because changes may have been missed."""
         self._changes += 1
         self._kept.clear()
         self._lists.clear()

@@ -21,7 +21,7 @@ from reconciler.replicas.tokens import PeerTokens
 
 CONNECT_SECONDS = 2.0
 CONNECTIONS = 256  # to all replicas together; a read may wait for a minute
-KEPT_SECONDS = 10.0  # that a connection waits to be used again
+KEPT_SECONDS = 10.0  # for which an idle connection is kept
 
 
 class CalledPeers:
@@ -36,8 +36,8 @@ class CalledPeers:
         known: Callable[[], Iterable[str]] = tuple,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`others` returns the living replicas, `known` the names of all that did not leave. `tls` trusts the system's
-        authorities without a context.
+        """`others` returns the living replicas, `known` the names of all that did not leave. With `tls` None, the
+        system's authorities are trusted.
         """
         self._name = name
         self._signing = signing
@@ -136,8 +136,8 @@ class CalledPeers:
 
 
 class _Once:
-    """Prevents aiohttp from sending a request again after its connection broke: the token is spent, and it may have
-    been done.
+    """Prevents aiohttp from sending a request again after its connection broke: the token is used up, and the call may
+    have been done.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
-"""Contact with the database that replicas share: how long ago it last answered, and what may be served until then.
+"""Contact with the database that replicas share: the time of its last answer, and the limits on work without contact.
 
-A replica that is cut off does not know what others change: it writes nothing, serves what it has in memory for half a
-minute, marked as stale, and then nothing. So a key that another replica removes stops working here within that time.
+Without contact, a replica does not know the changes of others. It writes nothing. For half a minute it serves what it
+has in memory, marked as stale, and then nothing. So a key that another replica removes stops working here within that
+time.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from time import monotonic as system_monotonic
 from reconciler.model.errors import Transient
 from reconciler.store.contract import Notices
 
-LOST_SECONDS = 3.0  # without an answer: one is asked for each second, and has two
+LOST_SECONDS = 3.0  # without an answer: there is a question each second, with two seconds for the answer
 STALE_SECONDS = 30.0  # for which reads are served without contact
 
 
@@ -22,29 +23,29 @@ class Contact:
     """The contact of this replica."""
 
     def __init__(self, notices: Notices, *, monotonic: Callable[[], float] = system_monotonic) -> None:
-        """Made before anything is read of the store."""
+        """Make it before anything is read from the store."""
         self._notices = notices
         self._monotonic = monotonic
         self._at = monotonic()
 
     def heard(self, at: float) -> None:
-        """All that was written until an instant of the monotonic clock is known here."""
+        """Record that everything written until an instant of the monotonic clock is known here."""
         self._at = max(self._at, at)
 
     @property
     def heard_at(self) -> float:
-        """That instant."""
+        """The last instant of `heard`."""
         return self._at
 
     @property
     def seconds(self) -> float:
-        """The age of what this replica knows."""
+        """The age in seconds of what this replica knows."""
         return max(0.0, self._monotonic() - self._at)
 
     @property
     def stale_seconds(self) -> float | None:
-        """The same while there is no contact; None with it."""
-        # The clock also tells of a process that was stopped: when it goes on, it has not heard of anything yet.
+        """The age in seconds while there is no contact; None with contact."""
+        # The clock also covers a stopped process: when it continues, it has not heard of any change yet.
         seconds = self.seconds
         return seconds if self._notices.is_lost or seconds > LOST_SECONDS else None
 

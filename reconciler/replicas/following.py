@@ -1,7 +1,7 @@
-"""Follows the changes of other replicas, and tells this one's subscribers as if they were its own.
+"""Following the changes of other replicas. The subscribers of this replica hear them like its own changes.
 
-The database tells of each change within milliseconds. A request that shows something unknown, such as a session that
-another replica has just begun, or the revision of an answer from there, asks it at once.
+The database reports each change within milliseconds. A request with something unknown, such as a session that another
+replica has just begun, or a revision from its answer, makes this replica ask at once.
 """
 
 import asyncio
@@ -27,26 +27,26 @@ from reconciler.store.notices import (
 
 log = logging.getLogger(__name__)
 
-WAIT_SECONDS = 2.0  # of a request, for what it asks this replica to know
-HEAR_SECONDS = 5.0  # for one notice: meanwhile nobody asks if the database still answers
+WAIT_SECONDS = 2.0  # for which a request waits for its revision
+HEAR_SECONDS = 5.0  # for one notice: meanwhile contact with the database is not checked
 RELOAD_SECONDS = 30.0  # the same for everything
 LATE = "the database does not answer in time"
 UNSURE = "This replica does not reach the database, so it does not know if another one made this credential; try again."
 
 Hear = Callable[[Notice], Awaitable[None]]
-"""Takes a notice of another replica. Raises ReconcilerError, MsgspecError if it cannot: then everything is reloaded."""
+"""Handles a notice of another replica. If it raises ReconcilerError or MsgspecError, everything is reloaded."""
 
 Reload = Callable[[], Awaitable[None]]
-"""Reads everything of one sort again. Raises ReconcilerError."""
+"""Reads everything of one kind again. Raises ReconcilerError."""
 
 
 class Following:
-    """The changes that this replica has heard of the others: all up to `revision`."""
+    """The changes of other replicas. This replica has heard all of them up to `revision`."""
 
     def __init__(self, notices: Notices, store: Store, contact: Contact) -> None:
         self.revision = store.known_revision
-        self.told = 0  # the newest revision in answers of other replicas that were passed on
-        self.behind = 0  # notices of the last answer that are still to be taken
+        self.told = 0  # the newest revision in passed-on answers of other replicas
+        self.behind = 0  # notices of the last answer that are not handled yet
         self._notices = notices
         self._store = store
         self._contact = contact
@@ -59,15 +59,15 @@ class Following:
         self.subscribe(NoticeKind.AMENDMENT, self._hear_amendment)
 
     def subscribe(self, kind: str, hear: Hear) -> None:
-        """Have notices of a kind by other replicas taken by this function, in their order."""
+        """Call this function with each notice of a kind from other replicas, in their order."""
         self._hearers[kind].append(hear)
 
     def reload_with(self, reload: Reload) -> None:
-        """Call this function, in the order of these calls, when notices were missed."""
+        """Call this function when notices were missed. Functions are called in the order in which they were given."""
         self._reloads.append(reload)
 
     async def keep(self) -> None:
-        """Follow for ever."""
+        """Follow the changes, until cancelled."""
         async for heard in self._notices.follow():
             await self._take(heard)
             self._heard.set()
@@ -79,7 +79,7 @@ class Following:
         for notice in heard.notices:
             if notice.writer != self._notices.writer:
                 self._changes += 1
-                await self._tell(notice)
+                await self._hand_out(notice)
             self.behind -= 1
         if self._must_reload:
             self._changes += 1
@@ -88,7 +88,7 @@ class Following:
             self.revision = max(self.revision, heard.revision)
             self._contact.heard(heard.asked_at)
 
-    async def _tell(self, notice: Notice) -> None:
+    async def _hand_out(self, notice: Notice) -> None:
         for hear in self._hearers[notice.kind]:
             try:
                 async with asyncio.timeout(HEAR_SECONDS):
@@ -120,10 +120,9 @@ class Following:
         self._store.announce(decode(notice.body, AmendmentBody).amendment)
 
     async def catch_up(self) -> bool:
-        """Hear everything that was written before this call; return True if another replica changed something that was
-        not known. All that wait are served by the same answers, at most some each second.
-
-        Raises StoreFault without contact: an unknown credential may be one that another replica made.
+        """Hear everything that was written before this call. Return True if another replica changed something unknown.
+        All waiting callers share the same answers, of which there are at most a few each second. Raises StoreFault
+        without contact: an unknown credential may be new from another replica.
         """
         changes, now = self._changes, monotonic()
         await self._until(lambda: self._contact.heard_at >= now)

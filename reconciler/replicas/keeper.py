@@ -1,11 +1,10 @@
 """The leases of this replica: which repositories it follows.
 
-Every few seconds it says that it lives and renews its leases. Then it takes what nobody follows, up to its fair share,
-and gives away what it has beyond that. The number of a lease keeps a replica from writing after another one took over;
-all else here only avoids that two of them work on the same repository.
-
-The end of a lease is counted on a clock that also runs while the machine sleeps, from before the renewal: so it comes
-here no later than in the database.
+Every few seconds it reports that it lives and renews its leases (a beat). Then it takes repositories that no replica
+follows, up to its fair share, and gives away those beyond it. The number of a lease prevents a replica from writing
+after another one took over. Everything else here only avoids double work on one repository. The end of a lease is
+counted from before its renewal, on a clock that also runs while the machine sleeps, so it comes here no later than in
+the database.
 """
 
 import asyncio
@@ -25,14 +24,14 @@ log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 5.0  # between two beats
 WORK = "~work"
-"""The lease of what one replica does for all. No repository has this name."""
+"""The lease of the work that one replica does for all. No repository has this name."""
 MOST_GIVEN = 4  # groups that a replica gives away at each beat
 
 Group: TypeAlias = tuple[str, ...]
 """Repositories that always have the same holder, by name."""
 
 
-# What to take and to give: pure decisions.
+# Pure decisions about leases to take and to give away.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,8 @@ class Shares:
 def shares(
     groups: Sequence[Group], beat: Beat, *, me: ReplicaRow, is_resting: Callable[[str], bool], may_take: bool = True
 ) -> Shares:
-    """Decide what to take and to give. A fair share is that of the living replicas with the same settings: others may
-    not know all of these repositories. Only groups without work in progress are given away.
+    """Decide which groups to take and to give away. The fair share counts the living replicas with the same settings,
+    because others may not know all of these repositories. Only groups without work in progress are given away.
     """
     holders = {one.repository: one.holder for one in beat.held}
     alike = sum(one.settings == me.settings for one in beat.living)
@@ -55,7 +54,7 @@ def shares(
     mine = [group for group in groups if all(holders.get(name) == me.name for name in group)]
     free = [group for group in groups if all(holders.get(name, me.name) == me.name for name in group)]
     free = [group for group in free if group not in mine]
-    # Of a group that this replica has a part of, the rest was added to the settings.
+    # If this replica has a part of a group, the settings added the rest.
     free.sort(key=lambda group: not any(name in holders for name in group))
     begun = sum(any(name in holders for name in group) for group in free)
     take = free[: max(begun, share - len(mine))] if may_take else free[:begun]
@@ -65,7 +64,9 @@ def shares(
 
 
 def _strays(groups: Sequence[Group], holders: Mapping[str, str], *, me: str) -> list[Group]:
-    """Return leases to give back after a change of the settings: of no group, or of one that another replica began."""
+    """Return the leases to give back after a change of the settings: those of no group, or of a group of which another
+    replica has a part.
+    """
     known = {name for group in groups for name in group}
     strays: list[Group] = [
         (name,) for name, holder in holders.items() if holder == me and name not in known and name != WORK
@@ -87,14 +88,16 @@ class Followers(Protocol):
         """Return all groups of the settings, sorted."""
 
     def is_resting(self, name: str) -> bool:
-        """Return True if nothing is done for a repository at the moment, and nobody waits for it."""
+        """Return True if no run of a repository is in progress or requested."""
 
     async def follow(self, held: Mapping[str, Lease]) -> None:
-        """Follow exactly the repositories with these leases. One with another number than before begins anew."""
+        """Follow exactly the repositories with these leases. A lease with a new number makes its repository start
+        again.
+        """
 
 
 def boot_seconds() -> float:
-    """Return the seconds since the machine started, in sleep too."""
+    """Return the seconds since the start of the machine, including sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -122,7 +125,7 @@ class LeaseKeeper:
         seconds: float = BEAT_SECONDS,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
-        """`replica` gets its digest of settings from `settings_are`."""
+        """`replica` gets its digest of the settings later, by `settings_are`."""
         self._leases = leases
         self._me = replica
         self._seconds = seconds
@@ -139,11 +142,13 @@ class LeaseKeeper:
         return self._me.name
 
     def attach(self, followers: Followers) -> None:
-        """Keep the leases for these."""
+        """Set the followers that get the leases."""
         self._followers = followers
 
     async def settings_are(self, digest: str) -> None:
-        """Beat with other settings, so that a share of their repositories is taken now. Raises nothing."""
+        """Beat with changed settings, so that this replica takes its share of their repositories now. Raises
+        nothing.
+        """
         self._me = self._me._replace(settings=digest)
         await self.beat()
 
@@ -160,7 +165,7 @@ class LeaseKeeper:
         return self._held if self._clock() < self._heard.until else {}
 
     def holds(self, name: str) -> bool:
-        """Return True if this replica has the lease of a repository, or of what one does for all (`WORK`)."""
+        """Return True if this replica has the lease of a repository, or of `WORK`."""
         return name in self.held
 
     def holder(self, name: str) -> str | None:
@@ -178,7 +183,7 @@ class LeaseKeeper:
         return bool(self.living) and all(one.settings == self._me.settings for one in self.living)
 
     def peers(self) -> list[Peer]:
-        """Return the replicas that lived at the last beat, as they are called."""
+        """Return the replicas that lived at the last beat, with their addresses."""
         return [Peer(one.name, one.url, one.process) for one in self.living]
 
     def known(self) -> Collection[str]:
@@ -188,14 +193,14 @@ class LeaseKeeper:
     # Beats
 
     async def keep(self) -> None:
-        """Beat for ever, and have the repositories followed accordingly."""
+        """Beat and follow the leased repositories, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._beat_on(), name="lease-beats")
             tasks.create_task(self._end_on_time(), name="lease-ends")
             tasks.create_task(self._follow_on(), name="lease-following")
 
     async def beat(self) -> None:
-        """Say that this replica lives, and take or give leases. Raises nothing foreseen."""
+        """Report that this replica lives, and take or give leases. Raises nothing foreseen."""
         async with self._beating:
             began = self._clock()
             try:
@@ -219,7 +224,7 @@ class LeaseKeeper:
         heard.ages = await self._leases.ages()
         mine = {one.repository: Lease(one.repository, one.number) for one in beat.held if one.holder == self.name}
         heard.giving &= mine.keys()
-        # When the database was away for a while, the leases of all have ended. Their holders come back, too.
+        # After an outage of the database, all leases have ended. Let their former holders return too.
         may_take = before is None or began - before < LEASE_SECONDS
         groups = () if self._followers is None else self._followers.groups()
         decided = shares(groups, beat, me=self._me, is_resting=self._is_resting, may_take=may_take)
@@ -268,7 +273,9 @@ class LeaseKeeper:
             log.info("Another replica may follow %s.", ", ".join(sorted(names)))
 
     async def leave(self) -> None:
-        """End the leases, because this replica stops. What was followed has been stopped. Raises nothing foreseen."""
+        """End the leases, because this replica stops. Its repositories have been stopped before. Raises nothing
+        foreseen.
+        """
         self._held = {}
         try:
             async with asyncio.timeout(self._seconds), self._beating:

@@ -1,7 +1,7 @@
 """Other replicas, as the API calls them: one HTTP request each, signed for its receiver.
 
-What is known on one replica alone is asked for there: the live state of a repository, its runs in progress, the figures
-of a queue. A request that came from another replica is never passed on again.
+Some facts are known to one replica only: the live state of a repository, its runs in progress, the figures of a queue.
+A request from another replica is never passed on again.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MOST_BYTES = 16 << 20  # of an answer
 
 
 class PeerGone(Transient):
-    """The other replica does not answer, or not as a replica of this version or its neighbour does."""
+    """The other replica does not answer, or its answer is not valid in this version."""
 
 
 class Peer(NamedTuple):

@@ -1,9 +1,8 @@
 """The token of a request from one replica to another.
 
-It is a MAC of everything in the request that counts: method, path with query, headers, body, the principal, and the
-process that it is for. Its key is derived from one in the store, which every replica can read, and which the worker and
-everybody outside cannot. A token is valid for one process and once, and only for some seconds, so that what somebody
-may read on the way is of no use.
+It is a MAC of all relevant parts of the request: method, path with query, headers, body, the principal, and the
+receiving process. Its key is derived from a key in the store, which only replicas can read, and the worker cannot. A
+token is valid once, for one process and some seconds, so an eavesdropper cannot use it.
 """
 
 import base64
@@ -28,15 +27,15 @@ REFUSED: Final = b"x-reconciler-refused"  # of an answer: the token was not acce
 SECONDS = 30.0  # between the sender's clock and the receiver's, in both directions: clocks may differ by some seconds
 LONGEST = 16_384  # characters of a token: its headers may be those of a request
 NONCE_BYTES = 16
-_PURPOSE: Final = b"reconciler peers 1\0"  # a key for other purposes signs nothing that passes for a token
+_PURPOSE: Final = b"reconciler peers 1\0"  # a signature for another purpose is no valid token
 
 
 class BadToken(Refused):
-    """The request is not what a replica of this service sent to this process a moment ago."""
+    """The token does not prove that a replica of this service sent this request to this process a moment ago."""
 
 
 class PeerPrincipal(msgspec.Struct, frozen=True):
-    """The identity of the caller. What it may do, the receiver reads in its own directory."""
+    """The identity of the caller. The receiver reads the permissions in its own directory."""
 
     name: str
     user: str | None
@@ -63,12 +62,12 @@ _decoder = msgspec.json.Decoder(PeerRequest)
 
 
 def derived_key(flow_key: bytes) -> bytes:
-    """Return the key of tokens (`Operations.flow_key` has that of sign-ins)."""
+    """Derive the key of tokens from the key of sign-ins (`Operations.flow_key`)."""
     return hmac.digest(flow_key, _PURPOSE, "sha256")
 
 
 def body_digest(body: bytes) -> str:
-    """Return what a token says of a body."""
+    """Return the digest of a body in a token."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -78,12 +77,12 @@ def new_nonce() -> str:
 
 
 def identified(principal: Principal) -> PeerPrincipal:
-    """Return what a token says of a principal."""
+    """Return the identity of a principal in a token."""
     return PeerPrincipal(principal.name, principal.user, tuple(sorted(principal.scopes)))
 
 
 def known(identity: PeerPrincipal, directory_: Directory, *, now: str) -> Principal | None:
-    """Return the principal as this directory has it; None if it is not there or its key has expired."""
+    """Return the principal in this directory; None if it is missing or its key has expired."""
     if identity.user is not None:
         user = directory_.user(identity.user)
         found = None if user is None else directory_.principal(user)
@@ -96,7 +95,7 @@ def known(identity: PeerPrincipal, directory_: Directory, *, now: str) -> Princi
 
 
 def is_unlisted(identity: PeerPrincipal) -> bool:
-    """Return True for a principal in no directory: the settings of the receiver decide if it exists."""
+    """Return True for a principal that is in no directory. The settings of the receiver decide if it exists."""
     return any((identity.name, identity.user) == (one.name, one.user) for one in UNLISTED)
 
 
@@ -108,7 +107,7 @@ class PeerTokens:
         self._key = key
         self._process = process
         self._clock = clock
-        self._spent: OrderedDict[str, float] = OrderedDict()  # nonces, with when each is forgotten
+        self._spent: OrderedDict[str, float] = OrderedDict()  # used nonces, with the time at which each is forgotten
 
     def sign(
         self,
@@ -141,13 +140,13 @@ class PeerTokens:
         return f"{text}.{self._mac(text)}"
 
     def check(self, token: str, *, method: str, path: str) -> PeerRequest:
-        """Return the content of a token, which is spent by this. Its body is still to be compared. Raises BadToken."""
+        """Return the content of a token, and use it up. The caller must still compare the body. Raises BadToken."""
         text, _, mac = token.partition(".")
         if len(token) > LONGEST or not token.isascii() or not hmac.compare_digest(self._mac(text), mac):
             raise BadToken("This is not signed by a replica of this service.")
         try:
             told = _decoder.decode(base64.urlsafe_b64decode(text))
-        except (msgspec.MsgspecError, ValueError):  # of another version
+        except (msgspec.MsgspecError, ValueError):  # a token of another version
             raise BadToken("This is signed by a replica that this one does not understand.") from None
         now = self._clock()
         if told.to != self._process:
@@ -160,7 +159,7 @@ class PeerTokens:
             self._spent.popitem(last=False)
         if told.nonce in self._spent:
             raise BadToken("This came before.")
-        self._spent[told.nonce] = now + 2 * SECONDS  # its clock may be ahead of ours
+        self._spent[told.nonce] = now + 2 * SECONDS  # the sender's clock may be ahead of ours
         return told
 
     def _mac(self, text: str) -> str:

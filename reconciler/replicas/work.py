@@ -1,6 +1,7 @@
-"""Work that is done once, whatever the number of replicas: by the one that holds the lease `~work`.
+"""Work that one replica does for all: the holder of the lease `~work`.
 
-A replica that takes the lease over does what the former holder may have left. So the work must bear to be done twice.
+A replica that takes over the lease does the work that the former holder may have left. So the work must be safe to
+repeat.
 """
 
 import asyncio
@@ -20,30 +21,30 @@ class Holder(Protocol):
 
 
 class Alone:
-    """The only process of a store holds everything."""
+    """The only process of a store, which holds every lease."""
 
     def holds(self, name: str) -> bool:  # noqa: ARG002 - see the protocol
         return True
 
 
 class Work:
-    """The turn of this replica at such work."""
+    """The work that is done once: it is this replica's turn, or not."""
 
     def __init__(self, leases: Holder) -> None:
         self._leases = leases
 
     @property
     def is_mine(self) -> bool:
-        """True while this replica does it."""
+        """True while it is this replica's turn."""
         return self._leases.holds(WORK)
 
     async def turn(self) -> None:
-        """Wait until this replica does it."""
+        """Wait for this replica's turn."""
         while not self.is_mine:  # noqa: ASYNC110 - a lease also ends by the clock alone
             await asyncio.sleep(POLL_SECONDS)
 
     async def end_of_turn(self, *, seconds: float = math.inf) -> None:
-        """Wait until another replica may do it, but at most so many seconds."""
+        """Wait for the end of this replica's turn, but at most this number of seconds."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while self.is_mine and (left := until - loop.time()) > 0:  # noqa: ASYNC110 - see above

@@ -1,9 +1,9 @@
 """A plan as commands of GitHub's workflows, which mark lines of files: `::warning file=...,line=3::...`.
 
-The comment and the annotation that there is no plan are here, too.
+The comment and the annotation for a missing plan are here too.
 
-An error is a resource that would not be stored, a warning needs a look (notes of a whole entry too), a notice is a
-change. GitHub shows ten of each in a step; the last of a level counts the others.
+An error is a resource that would not be stored, a warning needs attention (also notes of a whole entry), a notice is a
+change. GitHub shows ten of each level in a step, so the last one of a level counts the others.
 """
 
 import re
@@ -25,7 +25,7 @@ _AT = re.compile(r":([1-9][0-9]{0,8}):([1-9][0-9]{0,8}):")
 FIELDS = 5  # of a resource that changes, in its annotation
 NOTES = 5  # before the deletions and the references that lead nowhere
 ERROR, WARNING, NOTICE = "error", "warning", "notice"
-_LEVELS = {  # with the sentence of a status that brings no reason
+_LEVELS = {  # with the sentence for a status without a reason
     UpdateStatus.INVALID: (ERROR, "It would not be stored."),
     UpdateStatus.ERROR: (ERROR, "It would not be stored."),
     UpdateStatus.FORBIDDEN: (ERROR, "It belongs to somebody else and would not be stored."),
@@ -91,7 +91,7 @@ def _flow_mark(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
 
 
 def _unfit_marks(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
-    """Yield the marks of Configurations that are unfit for Collectors, at the components that are to blame."""
+    """Yield the marks of Configurations that are unfit for Collectors, at the components that cause it."""
     for one in entry.renderings:
         for violation in () if one.existing else filter(None, one.violations):
             found = _AT.search(violation, 1)
@@ -101,8 +101,8 @@ def _unfit_marks(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
 
 
 def _marks(status: PlanStatus, of: str, others: Sequence[PlanStatus]) -> Iterator[AnnotationMark]:
-    """Yield the marks of a resource: its status, its notes, and each reference that leads nowhere. `others` are invalid
-    for the same cause.
+    """Yield the marks of a resource: its status, its notes, and each reference to a missing resource. `others` are
+    invalid for the same cause.
     """
     title = status_title(status)
     if level := _LEVELS.get(status.status):
@@ -133,7 +133,7 @@ def _bounded(marks: Sequence[AnnotationMark], most: int) -> Iterator[str]:
 
 
 def _changed(status: PlanStatus) -> Iterator[str]:
-    """Yield the fields of a resource that changes; for a text of several lines that it changed."""
+    """Yield the changed fields of a resource. For a text of several lines, only the fact of the change is shown."""
     if status.status is not UpdateStatus.CONFIGURED:
         return
     for field in status.fields[:FIELDS]:
@@ -144,8 +144,8 @@ def _changed(status: PlanStatus) -> Iterator[str]:
 
 
 def _place(status: PlanStatus) -> PlanPlace | None:
-    """Return the wrong line, or the first that changed, else the beginning of the resource. A deleted resource has the
-    first line of its file: its own may be gone.
+    """Return the wrong line, or the first changed one, otherwise the beginning of the resource. A deleted resource has
+    the first line of its file: its own may be gone.
     """
     if status.at is None or status.status in GONE:
         return status.at and PlanPlace(path=status.at.path)
@@ -173,9 +173,8 @@ def command(mark: AnnotationMark) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPlan:
-    """The reason why there is no plan: a sentence without a full stop, and the files that it is about, of `total`.
-
-    `head` is the short id of the commit, or its name where there is no such commit.
+    """The reason for a missing plan: a sentence without a full stop, and its first files, of `total`. `head` is the
+    short id of the commit, or its name if the commit does not exist.
     """
 
     head: str
@@ -191,7 +190,7 @@ class NoPlan:
 
 
 def absent_comment(found: NoPlan, *, marker: str) -> str:
-    """Return the comment under the hidden mark that the plan's would have. It is short enough for every forge."""
+    """Return the comment, with the hidden mark of the plan's comment. It is short enough for every forge."""
     title = f"No plan for {span(clean_text(found.head))}: {span(clean_text(found.sentence, VALUE))}"
     files = "".join(f"- {span(line)}\n" for line in found.lines())
     return f"{comment_marker(marker)}\n### {title}\n" + (f"\n{files}" if files else "")

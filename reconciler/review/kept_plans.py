@@ -33,11 +33,11 @@ def without_raw(status: PlanStatus) -> PlanStatus:
 
 
 def _hidden(field: PlanField) -> PlanField:
-    """Return a field with the raw text as a secret: it shows that it changed, and neither value."""
+    """Return a field with the raw text masked like a secret: it shows the change, but no value."""
     path, whole = field.path, f"{SPEC}.{RAW}"
     is_raw = path == whole or path.startswith((f"{whole}.", f"{whole}["))
     if path in ("", SPEC):
-        # A whole spec that was cut may have the text in its beginning.
+        # The beginning of a spec that was cut may contain the text.
         sides = [side for side in (field.old, field.new) if isinstance(side, dict)]
         is_raw = any(not side.keys().isdisjoint({SPEC, RAW, "begins"}) for side in sides)
     if not is_raw:
@@ -55,7 +55,7 @@ AT_ONCE = 50  # statuses, about a millisecond
 class EncodedPlan:
     """An entry of a plan. `statuses` are JSON for callers who may read everything, `without_raw` for others.
 
-    `entry` has all but the statuses; `counts` has the number of each status, `unchanged` included.
+    `entry` has everything except the statuses; `counts` has the number of each status, with `unchanged`.
     """
 
     entry: PlanEntry
@@ -74,7 +74,7 @@ class EncodedPlan:
 
 
 async def encode_plan(entry: bytes) -> EncodedPlan:
-    """Return an entry in msgpack as JSON; the event loop gets its turns meanwhile. Raises msgspec.DecodeError."""
+    """Convert an entry from msgpack to JSON, with pauses for the event loop. Raises msgspec.DecodeError."""
     found = msgspec.msgpack.decode(entry, type=PlanEntry)
     shown: list[bytes] = []
     hidden: list[bytes] = []
@@ -136,7 +136,7 @@ class KeptPlan:
 
 
 class PlanShelf:
-    """Plans by their ids; the oldest make room for new ones."""
+    """Plans by id. New plans replace the oldest ones."""
 
     def __init__(self, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
@@ -145,7 +145,7 @@ class PlanShelf:
         self._bytes = 0
 
     def put(self, made: KeptPlan) -> None:
-        """Keep a plan in place of the oldest ones; a plan that is larger than all the room is not kept."""
+        """Keep a plan, and drop the oldest ones. A plan that is larger than the limit is not kept."""
         if made.size > self._most_bytes:
             return
         while len(self._kept) >= self._most or self._bytes + made.size > self._most_bytes:
@@ -175,7 +175,7 @@ class UnknownProposal(Refused):
 
 
 class Unmergeable(Refused):
-    """The two do not merge; each sentence tells one reason, a file where there is one."""
+    """The two commits cannot be merged. Each sentence gives one reason, with the file if there is one."""
 
     def __init__(self, *sentences: str) -> None:
         super().__init__("\n".join(sentences))
@@ -183,11 +183,11 @@ class Unmergeable(Refused):
 
 
 class TookTooLong(Transient):
-    """The plan was not ready in time; the same question may pass later."""
+    """The plan was not ready in time; the same request may pass later."""
 
 
 class PlanRequest(NamedTuple):
-    """A question as it came: refs or commits in words, None for what the repository follows."""
+    """The request for a plan: names of refs or commits, None for the ref that the repository follows."""
 
     repository: str
     head: str | None
@@ -195,7 +195,7 @@ class PlanRequest(NamedTuple):
 
 
 def question_digest(question: PlanQuestion, *, revision: int) -> str:
-    """Return the digest of a plan: another base, head or revision of the store has another one."""
+    """Return the digest of a plan, which differs for another base, head or revision of the store."""
     facts = (FORMAT, question.watched.name, question.base.commit, question.head.commit, revision)
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()
 
@@ -243,7 +243,7 @@ def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
 
 
 def plan_renderings(kept: KeptPlan) -> bytes:
-    """Return the rest of a plan beside its statuses, as members of a JSON object: what changes for Collectors."""
+    """Return the changes for Collectors in a plan, as members of a JSON object."""
     entry = kept.found.entry
     found = {"renderings": entry.renderings, "renderingsLeftOut": entry.renderings_left_out}
     return msgspec.json.encode({name: value for name, value in found.items() if value})[1:-1]

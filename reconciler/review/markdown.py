@@ -1,13 +1,12 @@
-"""A plan as a comment on a pull request: one that can be found again, whose first words are the verdict.
+"""A plan as a comment on a pull request. It can be found again, and begins with the verdict.
 
-The riskiest comes first and is kept longest. What does not fit is left out from the end: whole resources, and of the
-last one that is shown its last lines. So fences and folds are always closed, and the last line says what is missing.
+The riskiest resources come first. If the comment is too long, the end is left out: whole resources, and the last lines
+of the last shown one. Fences and folds are always closed, and the last line says what is missing.
 
-Text from outside becomes Markdown that says nothing but the text, on GitHub, GitLab and Gitea alike: it stands in code,
-a span or a fence. Of code these forges read no mention, no reference to an issue or a commit, no HTML, no link and no
-word that closes an issue; GitLab's orders (`/approve`) count at the start of a line alone, where nothing from outside
-ever stands. So owners are shown as they are written, `@team`, and nobody is called; an unseen character in them would
-come along when somebody copies.
+Text from outside has no effect as Markdown on GitHub, GitLab and Gitea: it is in code, a span or a fence. In code,
+these forges recognise no mention, reference, HTML, link or word that closes an issue. GitLab's commands (`/approve`)
+count only at the start of a line, where text from outside never is. So owners are shown unchanged, `@team`, and nobody
+is mentioned; an invisible character in them would be copied with the text.
 """
 
 import hashlib
@@ -34,19 +33,19 @@ _TICKS = re.compile(r"`+")
 _URL = re.compile(r"https?://[^/\s]+(?:/.*)?", re.DOTALL)
 _SAFE = "/:?#@!&+,;=%-._~"
 _URL_MOST = 2_000  # characters
-_NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9._/]+")  # a row of hyphens becomes one: two could end a comment
+_NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9._/]+")  # several hyphens become one, because two could end a comment
 _KEY_MOST = 64  # characters
 
 
 def span(text: str) -> str:
-    """Return the text, which is clean and on one line, as a code span."""
+    """Return a clean text on one line as a code span."""
     ticks = "`" * (_longest(text) + 1)
     padding = " " if not text.strip() or text[0] in "` " or text[-1] in "` " else ""
     return f"{ticks}{padding}{text or ' '}{padding}{ticks}"
 
 
 def cell(text: str) -> str:
-    """Return the same inside a table, where a pipe ends the cell even in code."""
+    """Return a code span for a table, where a pipe ends the cell even in code."""
     return span(text.replace("|", r"\x7c"))
 
 
@@ -57,7 +56,7 @@ def fence(lines: Iterable[str]) -> tuple[str, str]:
 
 
 def linked(shown: str, url: str | None) -> str:
-    """Return the text as code that leads to the URL, when that is one of the web."""
+    """Return the text as code, with a link to the URL if it is http or https."""
     if url is None or not _URL.fullmatch(url) or len(url) > _URL_MOST:
         return span(shown)
     return f"[{span(shown)}]({quote(url, safe=_SAFE, errors='replace').replace('&', '&amp;')})"
@@ -76,20 +75,20 @@ def _longest(text: str) -> int:
 
 
 def sheet_size(text: str) -> int:
-    """Return the bytes of UTF-8; never less than the characters, as any forge counts them."""
+    """Return the size in bytes of UTF-8, which is never less than a forge's count of characters."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 class Sheet:
-    """A text of at most so many bytes of UTF-8, filled piece by piece."""
+    """A text with a limit in bytes of UTF-8, filled piece by piece."""
 
     def __init__(self, limit: int) -> None:
-        """`limit`: bytes."""
+        """`limit` is in bytes."""
         self.left = limit
         self._pieces: list[str] = []
 
     def add(self, piece: str, *, keep: int = 0) -> bool:
-        """Add the piece if it fits and leaves so many bytes to others; return if it did."""
+        """Add a piece if it fits and leaves `keep` bytes free. Return True if it was added."""
         needed = sheet_size(piece)
         if needed + keep > self.left:
             return False
@@ -98,7 +97,7 @@ class Sheet:
         return True
 
     def __str__(self) -> str:
-        """The pieces that were added."""
+        """Return the added pieces."""
         return "".join(self._pieces)
 
 
@@ -112,10 +111,8 @@ _RESERVED = 200  # bytes, to end the fold and say how many of these differences 
 
 
 def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str = "") -> str:
-    """Return the comment, of at most `limit` bytes of UTF-8 and so of at most as many characters.
-
-    `marker` is the key of the hidden first line: the same for the comments of which only the last is to stay. `command`
-    makes the plan again.
+    """Return the comment, of at most `limit` bytes of UTF-8. `marker` is the key of the hidden first line: comments
+    with the same key replace each other. `command` makes the plan again.
     """
     sheet = Sheet(max(limit, MINIMUM))
     verdict = _verdict(plan.entries)
@@ -144,7 +141,7 @@ def _again(command: str) -> str:
 
 def _verdict(entries: Sequence[PlanEntry]) -> str:
     told = review_plan.plan_verdict(review_plan.tally_plan(entries))
-    return told.replace("~", r"\~")  # two of them would strike out the text between
+    return told.replace("~", r"\~")  # two tildes would strike out the text between them
 
 
 def _about(plan: Plan) -> Iterator[str]:
@@ -179,7 +176,7 @@ def _about(plan: Plan) -> Iterator[str]:
 
 
 def _flows(plan: Plan) -> Iterator[str]:
-    """Yield what changes in delivery, as a forge colours it."""
+    """Yield the changes in delivery, with marks that forges colour."""
     for entry in plan.entries:
         if entry.flows:
             several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""
@@ -197,7 +194,7 @@ def _whole_block(lines: Iterable[PlanLine]) -> str:
 
 
 def _unfit(plan: Plan) -> Iterator[str]:
-    """Yield why Configurations are unfit for Collectors, as a forge wraps it."""
+    """Yield the reasons why Configurations are unfit for Collectors, in wrapped lines."""
     for entry in plan.entries:
         found = [one for one in text.shown_renderings(entry) if one.violations and not one.existing]
         lines = [
@@ -212,7 +209,7 @@ def _unfit(plan: Plan) -> Iterator[str]:
 
 
 def _add_renderings(sheet: Sheet, plan: Plan) -> None:
-    """Add what changes for Collectors in one fold, as far as it fits, and say how much does not."""
+    """Add the changes for Collectors in one fold, as far as they fit, and the number of others."""
     shown = [one for entry in plan.entries for one in text.shown_renderings(entry) if one.difference]
     added = 0
     for one in shown:
@@ -277,7 +274,7 @@ def _heading(group: ResourceGroup, *, several: bool) -> str:
 
 
 def _name(status: PlanStatus, address: str | None) -> str:
-    """Return the line of a resource that says which one it is."""
+    """Return the title line of a resource."""
     at = status.at
     place = "" if at is None or not status.name else f" in {linked(review_plan.place_at_line(at), address)}"
     why = review_plan.word(status) if status.existing or status.held or status.renamed else ""
@@ -299,7 +296,7 @@ def _resource(name: str, lines: Sequence[PlanLine], room: int, *, open_lines: in
 
 
 def _block(lines: Sequence[str], room: int) -> str:
-    """Return lines in a fence, as many as fit; empty when none does."""
+    """Return as many lines in a fence as fit; empty if none does."""
 
     def more(number: int) -> str:
         return f"# and {counted(number, 'more line')}\n"
@@ -312,7 +309,7 @@ def _block(lines: Sequence[str], room: int) -> str:
 
 
 def _lines(status: PlanStatus, *, with_reason: bool) -> Iterator[PlanLine]:
-    """Yield the lines of a resource, as a forge colours and wraps them."""
+    """Yield the lines of a resource, wrapped, with marks that forges colour."""
     if status.existing:
         return  # its name says it
     if with_reason:
@@ -334,14 +331,14 @@ def _coloured(line: PlanLine) -> PlanLine:
 
 
 def _wrapped(lines: Iterable[PlanLine]) -> Iterator[PlanLine]:
-    """Yield sentences on lines that a forge does not scroll sideways."""
+    """Yield sentences in lines that are short enough not to scroll."""
     for line in map(_coloured, lines):
         for part in textwrap.wrap(line.text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False):
             yield line._replace(text=part)
 
 
 def _missing(statuses: Sequence[PlanStatus]) -> str:
-    """Return the count of the resources that are not shown; empty when all are."""
+    """Return the sentence with the number of resources that are not shown; empty if all are."""
     if not statuses:
         return ""
     found = review_plan.PlanTally()

@@ -1,4 +1,4 @@
-"""A plan as one page for an artifact of a pipeline: it asks for nothing else, and what comes from outside is text."""
+"""A plan as one HTML page for an artifact of a pipeline. It loads nothing, and shows text from outside only as text."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def _page(**told: Any) -> str:
 
 
 def _entry(entry: PlanEntry) -> dict[str, Any]:
-    """Return what an entry has beside its resources, as the template writes it."""
+    """Return the parts of an entry beside its resources, for the template."""
     shown, folded = review_plan.parted_flows(entry)
     refused = [f"nothing of this entry would be stored: {review_plan.REFUSED}"] if entry.refused else []
     return {

@@ -1,10 +1,9 @@
-"""A plan in words, for every rendering: lines, counts, the verdict, the exit code; and its JSON.
+"""The text of a plan for every rendering: lines, counts, the verdict, the exit code; and its JSON.
 
-Every text that leaves here is bounded, on one line, and nothing in it acts: terminals (`model.text`), the commands that
-forges' runners look for anywhere in a log (`##[add-mask]`, `##vso[`), and the hidden marks of comments (`<!--`). Each
-line has a mark in front, so that none begins with a word that a forge takes for an order (`/approve`, `::error`).
-
-A status that was so before the change (`existing`) is counted apart and decides nothing.
+Every returned text is bounded, on one line, and has no effect: not on terminals (`model.text`), not as a command that
+runners of forges find anywhere in a log (`##[add-mask]`, `##vso[`), and not as a hidden mark of a comment (`<!--`).
+Each line begins with a mark, so that it never begins with a command of a forge (`/approve`, `::error`). An `existing`
+status, which was there before the change, is counted apart and decides nothing.
 """
 
 import re
@@ -41,7 +40,7 @@ LIMIT = GITHUB - RESERVE  # bytes of a comment
 MINIMUM = 1_000  # bytes. In a smaller limit the mark, the verdict and the count of what is missing would not always fit
 
 ORDERS = re.compile(r"(##\w*)\[")
-"""The orders that runners of GitHub and Azure find anywhere in a line; the bracket is to be written otherwise."""
+"""The commands that runners of GitHub and Azure find anywhere in a line. The bracket must be escaped."""
 
 
 WAS_SO = " (was so before)"
@@ -50,18 +49,18 @@ SAME = 3  # resources that are invalid for one cause, from which on they are tol
 
 
 class PlanLine(NamedTuple):
-    """One line: `+` there now, `-` gone, `~` other than before, `!` look here, `#` beside the point, `|` as it was."""
+    """One line with its mark: `+` added, `-` removed, `~` changed, `!` attention, `#` remark, `|` unchanged."""
 
     mark: str
     text: str
 
     def __str__(self) -> str:
-        """The mark, then the text if there is any."""
+        """Return the mark, then the text if there is any."""
         return f"{self.mark} {self.text}" if self.text else self.mark
 
 
 def clean_text(text: str, limit: int = NAME) -> str:
-    """Return the text on one line, at most so many characters of it, with nothing that acts."""
+    """Return the text on one line, harmless and bounded."""
     shown = visible(text[:limit] if len(text) > limit else text)
     if "##" in shown:
         shown = ORDERS.sub(r"\1\\x5b", shown)
@@ -71,14 +70,14 @@ def clean_text(text: str, limit: int = NAME) -> str:
 
 
 def status_title(one: PlanStatus | NamedResource) -> str:
-    """Return kind and name; for a document without a known name its place."""
+    """Return kind and name; the place for a document without a known name."""
     if isinstance(one, PlanStatus):
         return clean_text(one.title, 2 * NAME)
     return clean_text(f"{one.kind} {one.name}", 2 * NAME)
 
 
 def word(one: PlanStatus) -> str:
-    """Return the status, or that the deletion is held; of a new name, the one before."""
+    """Return the word for a status, or for a held deletion; for a renamed resource, its former name."""
     if one.renamed and one.status in (UpdateStatus.CREATED, UpdateStatus.DEPRECATED):
         return f"{one.status.value}, was {clean_text(one.renamed)} before, with an equal spec"
     return "held" if one.held else one.status.value
@@ -90,7 +89,7 @@ def place_at_line(place: PlanPlace) -> str:
 
 
 def status_reason(one: PlanStatus) -> Iterator[PlanLine]:
-    """Yield the reason. Of a resource that was wrong before, the lines that were so are marked."""
+    """Yield the lines of the reason. Lines from before the change are marked."""
     lines = (one.reason or "").strip("\n").split("\n")
     for line in lines[:REASONS]:
         if line:
@@ -100,8 +99,8 @@ def status_reason(one: PlanStatus) -> Iterator[PlanLine]:
 
 
 class ResourceGroup(NamedTuple):
-    """The resources of one folder with the same owners; or, in any folder, those that are invalid for the same `cause`,
-    whose lines then stand for the reason of each.
+    """The resources of one folder with the same owners; or, from any folder, those that are invalid for the same
+    `cause`, which is then shown once for all.
     """
 
     entry: PlanEntry
@@ -112,7 +111,7 @@ class ResourceGroup(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """The folder as people write it, or how many have the cause."""
+        """The folder, or the number of resources with the cause."""
         if self.cause:
             return f"{counted(len(self.statuses), 'resource')}, of one cause"
         if self.statuses[0].at is None:
@@ -121,16 +120,15 @@ class ResourceGroup(NamedTuple):
 
     @property
     def owned_by(self) -> tuple[str, ...]:
-        """The owners, as many as a heading bears."""
+        """The first owners, as many as fit into a heading."""
         rest = len(self.owners) - OWNERS
         shown = tuple(clean_text(one, NAME) for one in self.owners[:OWNERS])
         return (*shown, f"and {rest} more") if rest > 0 else shown
 
 
 def resource_groups(found: Iterable[tuple[PlanEntry, PlanStatus]]) -> Iterator[ResourceGroup]:
-    """Yield groups, those of one cause first, then in the order of their first resources; inside one the order stays.
-
-    Of a resource that only gets another name, the deletion is told with the new name.
+    """Yield groups, those of one cause first, then in the order of their first resources; the order inside a group
+    stays. The deletion of a renamed resource is shown together with the new name.
     """
     shown = [(entry, one) for entry, one in found if not (one.renamed and one.status is UpdateStatus.DELETED)]
     causes: defaultdict[tuple[str, ...], list[tuple[PlanEntry, PlanStatus]]] = defaultdict(list)
@@ -156,7 +154,7 @@ def resource_groups(found: Iterable[tuple[PlanEntry, PlanStatus]]) -> Iterator[R
 
 
 def beside(one: PlanStatus) -> Iterator[PlanLine]:
-    """Yield the lines after the fields: what was left out, warnings, broken references, dependants."""
+    """Yield the lines after the fields: omitted fields, warnings, broken references, dependants."""
     if one.fields_left_out:
         yield PlanLine("#", f"and {counted(one.fields_left_out, 'more field')}")
     yield from status_notes(one)
@@ -176,7 +174,7 @@ def status_notes(one: PlanStatus) -> Iterator[PlanLine]:
 
 
 def briefly(one: PlanStatus) -> str:
-    """Return `: the first line (and 2 more lines)`; empty when there is no line."""
+    """Return `: the first line (and 2 more lines)`; empty without a line."""
     found = [*status_reason(one), *beside(one)]
     more = f" (and {counted(len(found) - 1, 'more line')})" if len(found) > 1 else ""
     return f": {found[0].text}{more}" if found else ""
@@ -190,7 +188,7 @@ def affects(one: PlanStatus) -> str:
 
 
 def where(place: PlanPlace | None, beside_: PlanPlace | None) -> str:
-    """Return ` (line 5)` in the file that was named already, else ` (path:5)`."""
+    """Return ` (line 5)` in the file that was already named, otherwise ` (path:5)`."""
     if place is None:
         return ""
     same = beside_ is not None and beside_.path == place.path
@@ -209,7 +207,7 @@ MOST_FLOWS = 50  # of one entry; the rest is counted
 
 
 def flow_lines(entry: PlanEntry) -> Iterator[PlanLine]:
-    """Yield what changes in delivery, a line each."""
+    """Yield a line for each change in delivery."""
     for flow in entry.flows[:MOST_FLOWS]:
         yield PlanLine(FLOW_SYMBOLS[flow.change], flow_text(flow))
     if len(entry.flows) > MOST_FLOWS:
@@ -245,9 +243,9 @@ FAIL_ON = (
     FLOW_STOPPED,
     CHANGES,
 )
-"""The words that `--fail-on` takes: each status, a reference that leads nowhere, a deletion that would be held back, a
-resource with a note, a flow that a new version does not deliver, and any change at all. `invalid` is a Configuration
-that is unfit for Collectors, too.
+"""The words of `--fail-on`: each status, a reference to a missing resource, a deletion that would be held, a resource
+with a note, a flow that a new version does not deliver, and any change. `invalid` includes a Configuration that is
+unfit for Collectors.
 """
 
 STALE = "this plan is stale: a side of it or the store has moved since; ask for a new one"
@@ -280,7 +278,7 @@ _WORDS = {
 
 @dataclass(slots=True)
 class PlanTally:
-    """The number of each status. `new` are those of the change, `existing` those of before."""
+    """The number of each status: `new` ones of the change, and `existing` ones."""
 
     new: Counter[UpdateStatus] = field(default_factory=Counter)
     existing: Counter[UpdateStatus] = field(default_factory=Counter)
@@ -326,12 +324,12 @@ def tally_plan(entries: Iterable[PlanEntry]) -> PlanTally:
 
 
 def first_line(plan: Plan) -> str:
-    """Return the verdict; it fits a notification: `Plan for 3f2a1c9: +2 ~5 -1, 1 invalid, 412 unchanged`."""
+    """Return the verdict in a form for a notification: `Plan for 3f2a1c9: +2 ~5 -1, 1 invalid, 412 unchanged`."""
     return f"Plan for {short_commit(plan.head)}{committed(plan.head)}: {plan_verdict(tally_plan(plan.entries))}"
 
 
 def plan_verdict(found: PlanTally) -> str:
-    """Return `+2 ~5 -1, 1 invalid, 412 unchanged`: numbers and words of ours alone."""
+    """Return `+2 ~5 -1, 1 invalid, 412 unchanged`, which has only numbers and our own words."""
     signs = " ".join(f"{SYMBOLS[one]}{found.new[one]:,}" for one in _STORED if found.new[one])
     parts = [signs] if signs else []
     parts += [f"{found.new[one]:,} {one.value}" for one in RISK if one not in _STORED and found.new[one]]
@@ -374,7 +372,7 @@ def by_risk(plan: Plan) -> list[tuple[PlanEntry, PlanStatus]]:
 
 
 class PlanSection(NamedTuple):
-    """The resources of one status, or those of before."""
+    """The resources of one status, or the existing ones."""
 
     summary: str
     is_open: bool
@@ -386,7 +384,7 @@ class PlanSection(NamedTuple):
 
 
 def sections(plan: Plan) -> Iterator[PlanSection]:
-    """Yield a section for each status, the riskiest first, and one for the statuses of before."""
+    """Yield a section for each status, the riskiest first, then one for the existing statuses."""
     pairs = by_risk(plan)
     for status in RISK:
         groups = tuple(
@@ -404,7 +402,7 @@ def sections(plan: Plan) -> Iterator[PlanSection]:
 
 
 def changes(plan: Plan) -> bool:
-    """Decide if the change has any status but `unchanged`; refused and held ones count."""
+    """Return True if the change has any status except `unchanged`; refused and held ones count."""
     is_held = any(entry.held for entry in plan.entries)
     return is_held or any(not one.existing and one.status not in _NO_CHANGE for _, one in plan.all)
 
@@ -423,7 +421,7 @@ def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
 
 
 def exit_code(plan: Plan, *, detailed: bool, fail_on: Collection[str]) -> int:
-    """Return the exit code: 3 when something of `fail_on` occurs, else 2 when `detailed` and something changes."""
+    """Return the exit code: 3 if something of `fail_on` occurs, otherwise 2 if `detailed` and something changes."""
     if tripped(plan, fail_on):
         return TRIPPED
     return CHANGED if detailed and changes(plan) else FINE
@@ -442,12 +440,12 @@ def address(plan: Plan, entry: PlanEntry, status: PlanStatus) -> str | None:
 
 
 def is_named(tip: PlanTip) -> bool:
-    """Decide if a side has a name that says more than its commit: HEAD of no branch says nothing."""
+    """Return True if a side has a name that says more than its commit, unlike a detached HEAD."""
     return tip.ref != "HEAD" and not tip.commit.startswith(tip.ref)
 
 
 def committed(tip: PlanTip) -> str:
-    """Return the words behind the id of a side that has more than its commit."""
+    """Return the words after the id of a side with uncommitted changes."""
     return " with uncommitted changes" if tip.worktree else ""
 
 
@@ -457,8 +455,8 @@ def is_comparison(plan: Plan) -> bool:
 
 
 def moved(plan: Plan, base: str) -> str:
-    """Return that the base has commits that the head lacks, or all of the head; empty when neither is so. `base` is its
-    name, as the rendering writes it.
+    """Return a sentence if the base has commits that the head lacks, or has all commits of the head; otherwise ''.
+    `base` is the name in the form of the rendering.
     """
     if not plan.ahead and not plan.head.worktree and not is_comparison(plan):
         how = "; with --worktree it plans what is not committed" if plan.server is None else ""
@@ -470,20 +468,18 @@ def moved(plan: Plan, base: str) -> str:
 
 
 def pasteable(command: str) -> str:
-    """Return a command as it is, or nothing if a text could not show it so that it can be pasted."""
+    """Return a command, or '' if a text could not show it in a form that can be pasted."""
     return command if clean_text(command, COMMAND) == command else ""
 
 
 def revision(plan: Plan) -> str:
-    """Return the revision of the store that the plan was made against, to stand behind the server's name."""
+    """Return the revision of the store that the plan was made against, in words after the server's name."""
     return "" if plan.store_version is None else f", revision {plan.store_version} of its store"
 
 
 def render_json(plan: Plan) -> bytes:
-    """Return one JSON document on one line.
-
-    Characters that a terminal acts on are written with JSON's escapes, and so is the bracket of a forge's order that
-    counts anywhere in a log (`##[add-mask]`): the document is the same.
+    """Return one JSON document on one line. Control characters are written with JSON's escapes, and so is the bracket
+    of a runner's command (`##[add-mask]`): the document stays the same.
     """
     whole = {"formatVersion": FORMAT, **msgspec.to_builtins(replace(plan, entries=())), "counts": plan.counts}
     whole["entries"] = [_entry(entry) for entry in plan.entries]

@@ -1,7 +1,7 @@
 """Plans by the running service: against its own store, by the settings in force.
 
-Equal questions share one answer, each repository is planned for by one question at a time, and plans are kept
-(`kept_plans`) until they make room for others. A plan is stale once the store, a ref or the settings have changed.
+Equal requests share one answer, one plan of a repository is made at a time, and plans are kept (`kept_plans`) until
+newer ones replace them. A plan is stale once the store, a ref or the settings have changed.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from reconciler.review import kept_plans
 from reconciler.review.kept_plans import KeptPlan, PlanQuestion, PlanRequest, PlanShelf, TookTooLong, UnknownProposal
 from reconciler.store.contract import Store
 
-LOOK_SECONDS = 5.0  # for remotes to tell their refs, should they not be known
-MOST_WAITING = 4  # questions of the whole service that wait behind another one about their repository
+LOOK_SECONDS = 5.0  # for polls of refs that are not known
+MOST_WAITING = 4  # requests of the whole service that wait for another one about their repository
 GRACE = 60.0  # seconds for planning, on top of the timeout of the repository's remote
 
 
 class TooManyQuestions(Transient):
-    """More wait already than may; the same question may pass later."""
+    """Too many requests wait; the same request may pass later."""
 
 
 class Reviewing:
@@ -60,9 +60,8 @@ class Reviewing:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by repository
 
     async def plan(self, asked: PlanRequest) -> KeptPlan:
-        """Plan a merge as of now. Equal questions share one answer, also later as long as nothing moved.
-
-        The work goes on when a caller gives up, since the worker cannot be called back; its plan is kept for the next.
+        """Plan a merge as of now. Equal requests share one answer, also later while nothing has changed. If a caller
+        gives up, the work continues, because the worker cannot be interrupted, and the plan is kept.
 
         Raises UnknownProposal, ProposalNotFound, Unmergeable, TooManyQuestions, TookTooLong, GitFault, StoreFault,
         WorkerGone, Overdue, Busy, DiskHangs, and Refused for a bad name and for a proposal that cannot be planned.
@@ -94,7 +93,7 @@ class Reviewing:
     def _forget(self, asked: PlanRequest, ended: "asyncio.Task[KeptPlan]") -> None:
         del self._asked[asked]
         if not ended.cancelled():
-            ended.exception()  # no caller may be left, and asyncio would complain of that
+            ended.exception()  # mark it as retrieved: no caller may be left
 
     def _reconciler(self, asked: PlanRequest) -> Reconciler:
         found = self._repositories.reconciler(asked.repository)
@@ -161,7 +160,7 @@ async def staleness_of(plans: Sequence[KeptPlan], *, repositories: Repositories,
 
 
 def _named_sides(plan: KeptPlan) -> list[PlanTip]:
-    """Return the sides that have a ref; a side that was named by its commit never moves."""
+    """Return the sides with a ref. A side that is named by its commit never moves."""
     return [side for side in (plan.question.base, plan.question.head) if side.ref != side.commit]
 
 

@@ -1,9 +1,9 @@
 """A plan without a server: the base's tree stands for the stored resources, and the merge is planned against it.
 
 A plan reads the files that the change touches, those that refer to them and those that they refer to. A file can only
-concern a resource if it holds the resource's name, letter for letter, so files are searched as bytes, and only a file
-with a name is parsed. A text may also write a name with escapes or fold it; a file with either is always read. Reading
-too much costs time and changes nothing.
+concern a resource if it contains the resource's name, so files are searched as bytes, and only files with a name are
+parsed. A text may also write a name with escapes or fold it, so a file with either is always read. Reading too many
+files only costs time.
 """
 
 import os
@@ -52,8 +52,8 @@ class EntrySettings(RepositoryRules, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class StaticOptions:
-    """`strict`: a reference that leads nowhere is refused. `whole`: every file is read, so that guards of deletions are
-    judged too. `refuse_unknown`: the setting `resources.unknownParameters` is `refuse`. `secrets`: `secrets.env`.
+    """`strict`: a reference to a missing resource is refused. `whole`: every file is read, so that guards of deletions
+    are judged too. `refuse_unknown`: the setting `resources.unknownParameters` is `refuse`. `secrets`: `secrets.env`.
     """
 
     strict: bool = False
@@ -66,8 +66,9 @@ class StaticOptions:
 class RelevantFiles:
     """The files to read, by path, None for all.
 
-    `held` are the resources in these files, `missing` are those that they refer to and no file has. `unsought` are the
-    resources whose files were not searched: only those refer to them that stand beside one that matters.
+    `held` are the resources in these files, `missing` are those that they refer to and no file has. `unsought` are
+    referenced resources whose files were not searched, because only resources refer to them that do not matter
+    themselves.
     """
 
     only: frozenset[str] | None
@@ -168,7 +169,7 @@ def _store_base(store: ScratchStore, jobs: Sequence[CommitJob], base: Snapshot, 
         decided = heads.judge_heads([commit.head(reading, snapshot) for commit, reading, snapshot in read], snapshot)
     for (commit, _, snapshot), decision in zip(read, decided, strict=True):
         parts: list[Changes] = []
-        # The others of them are stored meanwhile, which is what it was judged for.
+        # The other documents are stored meanwhile, and it was judged together with them.
         with view.snapshot():
             planned = commits.write_commits([commit], [decision], snapshot, changed_by={}, emit=parts.append)
         row = RepositoryRow(
@@ -199,7 +200,7 @@ def _relevant(
     matter = {file.path: file for each in files for file in each}
     before = {file.path: file for entry in entries for file in _files(merged.base, entry, rules)}
     if is_whole or any(path.rpartition("/")[2] == file_selection.FILE_NAME for path in changes):
-        # A change of the rules which files count is one of every file.
+        # A change of the rules for considered files may concern every file.
         found = find_relevant(merged.base, merged.merged, (), matter.values(), rules=rules, before=before.values())
         return replace(found, only=None, unsought=frozenset())
     # A file that did not count had no resources.
@@ -208,7 +209,7 @@ def _relevant(
 
 
 def _files(snapshot: Snapshot, entry: EntrySettings, rules: DocumentRules) -> list[TreeFile]:
-    """Return the files that count. Their number is bounded as in a commit of the service, since each is searched."""
+    """Return the considered files. Their number is limited as in a commit of the service, because each is searched."""
     scope = FileScope(entry, project=entry.project, documents=rules, allowance=Allowance())
     try:
         found, _ = trees.considered(snapshot, scope=scope)
@@ -230,8 +231,8 @@ def find_relevant(
     rules: DocumentRules,
     before: Iterable[TreeFile] | None = None,
 ) -> RelevantFiles:
-    """Return the files that a change concerns. `matter` are the files of the merge that count; with `before`, those of
-    the base, every file is read and no change is needed. Raises GitFault.
+    """Return the files that a change concerns. `matter` are the considered files of the merge. With `before`, those of
+    the base, every file is read, even without a change. Raises GitFault.
     """
     files = {file.path: file.blob for file in matter if file.readable}
     search = _Search(merged, files, rules)
@@ -261,10 +262,10 @@ def find_relevant(
 
 @dataclass(slots=True)
 class _Search:
-    """Rounds over the files that are not included yet, until no new name comes up.
+    """A search in rounds over the files that are not included yet, until there is no new name.
 
-    `touched` are resources of the change and those that refer to a touched one: every resource that refers to them
-    matters. `needed` are those that these refer to: their files matter.
+    `touched` are the resources of the change, and those that refer to a touched one: every resource that refers to them
+    matters. `needed` are the resources that these refer to: their files matter.
     """
 
     merged: Snapshot
@@ -280,13 +281,13 @@ class _Search:
     documents: list[Desired] = field(default_factory=list)
 
     def read(self, path: str, *, is_touched: bool = False) -> None:
-        """Read a file of the merge, if it counts and was not read."""
+        """Read a file of the merge, if it is considered and was not read before."""
         if path in self.files and path not in self.included:
             self.included.add(path)
             self.take(_parsed(self.merged, path, self.files[path], self.rules), is_touched=is_touched)
 
     def take(self, found: Iterable[Desired], *, is_touched: bool = False) -> None:
-        """Take the documents of a file."""
+        """Add the documents of a file."""
         for one in found:
             if one.key is None:
                 continue
@@ -311,7 +312,7 @@ class _Search:
             is_first = False
 
     def connect(self) -> None:
-        """Touch the resources that refer to a touched one, and need those that these refer to."""
+        """Add the resources that refer to a touched one to `touched`, and those that these refer to to `needed`."""
         grows = True
         while grows:
             before = len(self.touched) + len(self.needed)
@@ -326,7 +327,7 @@ class _Search:
             grows = len(self.touched) + len(self.needed) > before
 
     def _matching(self, keys: Iterable[Key], *, with_hiding: bool) -> Iterator[str]:
-        """Yield the files that may refer to one of these, or hold one."""
+        """Yield the files that may define one of these resources, or refer to one."""
         users = {key.name.encode() for key in keys if key in self.touched} | self.ids
         holders: defaultdict[bytes, set[bytes]] = defaultdict(set)
         for key in keys:
@@ -353,6 +354,6 @@ def _parsed(snapshot: Snapshot, path: str, blob: str, rules: DocumentRules) -> t
 
 
 def _content(snapshot: Snapshot, blob: str) -> bytes:
-    """Return a file's bytes; none of one that is too large to be read, which is told elsewhere."""
+    """Return the bytes of a file; empty for one that is too large, which is reported elsewhere."""
     most = positions.FILE_LIMITS.bytes
     return snapshot.read(blob, most) if snapshot.size(blob) <= most else b""

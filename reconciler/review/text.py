@@ -1,7 +1,6 @@
-"""A plan for a terminal: the verdict, the symbols, each resource with its fields, and the counts.
-
-Each line begins with a word or a sign of ours, so that no runner of a pipeline takes it for an order of its own. The
-fields as lines are for every rendering.
+"""A plan for a terminal: the verdict, the symbols, each resource with its fields, and the counts. Each line begins with
+one of our words or signs, so that no runner of a pipeline takes it for a command. The lines for fields are for every
+rendering.
 """
 
 import difflib
@@ -32,11 +31,11 @@ from reconciler.review import plan as review_plan
 from reconciler.review.plan import LINE, SYMBOLS, VALUE, PlanLine, clean_text, where
 
 CONTEXT = 2  # lines around what differs
-COMPARED = 60  # lines of each side between which the shortest difference is looked for: it takes their product
+COMPARED = 60  # lines of each side for which the shortest difference is found: it takes their product
 
 
 def text_difference(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield lines that differ and a few around them: `-` is gone, `+` is new, `|` is as it was."""
+    """Yield the lines that differ and a few around them: `-` removed, `+` added, `|` unchanged."""
     before, after = _common(old, new)
     begin = max(before - CONTEXT, 0)
     old, new = (side[begin : min(len(side) - after + CONTEXT, len(side))] for side in (old, new))
@@ -67,7 +66,7 @@ def _groups(
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """Return how many lines are equal at the beginning, and how many of the others at the end."""
+    """Return the number of equal lines at the beginning, and of the others at the end."""
     most = min(len(old), len(new))
     before = next((at for at in range(most) if old[at] != new[at]), most)
     most -= before
@@ -86,7 +85,7 @@ _BARE = re.compile(r"[\w./:-]+", re.ASCII)
 
 
 class Sides(NamedTuple):
-    """A field that fits on a line: what was and what is; None where there is none."""
+    """A field that fits on one line: its old and new value; None for a missing one."""
 
     path: str
     old: str | None
@@ -94,15 +93,15 @@ class Sides(NamedTuple):
     where: str
 
     def __str__(self) -> str:
-        """On one line: `~ path: old -> new`."""
+        """Return one line: `~ path: old -> new`."""
         mark = "+" if self.old is None else "-" if self.new is None else "~"
         values = " -> ".join(value for value in (self.old, self.new) if value is not None)
         return f"{mark} {self.path}: {values}{self.where}"
 
 
 def field_sides(field: PlanField, of: PlanPlace | None, *, whole: bool = False) -> Sides | None:
-    """Return the two values of a field; None when it takes lines of its own (`field_lines`). `whole`: long lists and
-    mappings stay on one line.
+    """Return the two values of a field; None if it needs several lines (`field_lines`). `whole`: long lists and mappings
+    stay on one line.
     """
     is_text = any(isinstance(side, str) and "\n" in side for side in (field.old, field.new))
     is_long = not whole and any(map(_is_long, (field.old, field.new)))
@@ -118,8 +117,8 @@ def field_sides(field: PlanField, of: PlanPlace | None, *, whole: bool = False) 
 
 
 def field_lines(field: PlanField, of: PlanPlace | None) -> Iterator[PlanLine]:
-    """Yield a field that is more than two values: another order, lines of text, a long list or mapping, a secret that
-    is another one.
+    """Yield the lines of a field that is more than two values: another order, lines of text, a long list or mapping, a
+    changed secret.
     """
     path, place = clean_text(field.path), where(field.at, of)
     if _is_other_secret(field):
@@ -186,13 +185,13 @@ def _elements(given: Any) -> str:
 
 
 def shown_value(given: Any) -> str:
-    """Return a value as compact JSON; a long one as its beginning and its size."""
+    """Return a value as compact JSON, or the beginning and the size of a long one."""
     if isinstance(given, CutText):
         return f"{clean_text(given.begins, VALUE)}... ({given.bytes:,} bytes)"
     return clean_text(msgspec.json.encode(given).decode(), VALUE)
 
 
-# What Collectors run: compared part by part, since the parts of a long text that differ may be far apart.
+# The YAML that Collectors run, compared part by part, because the changed parts of a long text may be far apart.
 
 FOR_COLLECTORS = "what collectors run"
 RENDERED_LINES = 100  # of one difference
@@ -211,7 +210,7 @@ class ShownRendering(NamedTuple):
 
 
 def shown_renderings(entry: PlanEntry) -> Iterator[ShownRendering]:
-    """Yield the Configurations of which there is something to show."""
+    """Yield the Configurations whose YAML for Collectors changes."""
     for one in entry.renderings:
         mark = "!" if one.violations else "+" if one.old is None else "-" if one.new is None else "~"
         title = f"Configuration {clean_text(one.name)}"
@@ -234,7 +233,7 @@ def _unfit(one: PlanRendering) -> Iterator[PlanLine]:
 
 
 def _rendered(one: PlanRendering) -> Iterator[PlanLine]:
-    if one.raw or (one.new is None and one.violations):  # the fields show it; or there is no result
+    if one.raw or (one.new is None and one.violations):  # the fields show it, or there is no result
         return
     found = list(_rendered_difference(one.old or "", one.new or ""))
     yield from (PlanLine(mark, clean_text(text, LINE)) for mark, text in found[:RENDERED_LINES])
@@ -258,7 +257,7 @@ def _rendered_difference(old: str, new: str) -> Iterator[tuple[str, str]]:
 
 
 def _parts(text: str) -> dict[tuple[str, ...], list[str]]:
-    """Divide a text by its keys near the margin: each with the lines under it, by the keys that lead to it."""
+    """Divide a YAML text at its outer keys: each part has the lines under its key, by the path of keys."""
     found: dict[tuple[str, ...], list[str]] = {}
     path: tuple[str, ...] = ()
     for line in text.removesuffix("\n").split("\n") if text else ():
@@ -287,7 +286,7 @@ def render_text(plan: Plan, *, color: bool, command: str = "") -> Iterator[str]:
 
 
 def about_lines(plan: Plan) -> Iterator[str]:
-    """Yield what is compared with what, and what a reader should know of that."""
+    """Yield the two sides of the comparison, and remarks about them."""
     if review_plan.is_comparison(plan):
         yield f"  comparing {_tip(plan.head)} with the store\n"
     else:
@@ -346,7 +345,7 @@ def _title(status: PlanStatus, *, color: bool) -> str:
 
 
 def status_lines(status: PlanStatus, *, with_reason: bool) -> Iterator[str]:
-    """Yield the reason of a resource, its fields, and what else to know of it."""
+    """Yield the reason of a status, the fields of the resource, and further remarks."""
     if with_reason:
         yield from map(str, review_plan.status_reason(status))
     for field in status.fields:

@@ -24,7 +24,7 @@ from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging
 from reconciler.reconcile.runs import Trigger
 from reconciler.replicas.work import ALONE, Work
-from reconciler.server import following, handing_over, parts, process, serving, sign_in
+from reconciler.server import handing_over, mirror_folders, parts, process, serving, sign_in
 from reconciler.server.parts import Parts, Running, StartPlan
 from reconciler.server.process import ShutdownDeadline
 from reconciler.settings import loading
@@ -56,7 +56,7 @@ async def erase_loop(
 
 UMASK = 0o077
 OPEN_FILES = 65_536  # no more: programs that we start may look at each that they could have
-YOUNG_OBJECTS = 10_000  # before the garbage collector looks at them: 64 requests under way are some thousands
+YOUNG_OBJECTS = 10_000  # before a garbage collection: 64 requests in progress have some thousands
 END_SECONDS = 5.0  # for everything but the requests under way, which have `delivery.drainTimeout`
 
 
@@ -85,7 +85,7 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
         listeners = [opened.enter_context(serving.bind(settings.listen.host, settings.listen.port))]
         if (at := settings.delivery.otlp_listen) is not None:
             listeners.append(opened.enter_context(serving.bind(at.host, at.port, setting="delivery.otlpListen")))
-        await following.remove_leftovers(settings)
+        await mirror_folders.remove_leftovers(settings)
         async with parts.build_parts(plan, bound, listeners=listeners) as built:
             services = built.services
             applications = [app.build(services), app.build_for_logs(services)]
@@ -147,7 +147,7 @@ async def _up(
         async with sign_in.one_at_a_time(services.store):
             await accounts.reload()
             await sign_in.ensure_first_admin(accounts, services.signing_in, state_dir=state, clock=services.clock)
-    # What the start made lasts until the end: looking through it cost a tenth of the time of many small requests.
+    # Objects from the start last until the end. Collecting them would take a tenth of the time of many small requests.
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     address, *for_logs = [_address(listener, tls=served.shown is not None) for listener in listeners]
@@ -198,13 +198,15 @@ async def _end_of(task: asyncio.Task[None]) -> None:
 
 
 async def _take_over(built: Parts) -> None:
-    """Whenever this replica begins to do what is done once, do what the former one may have left."""
+    """Each time this replica takes over the work that is done once, do the work that the former replica may have
+    left.
+    """
     are_routes_read = built.work.is_mine  # by the start
     while True:
         await built.work.turn()
         for project in sorted(built.services.accounts.directory.projects):
             built.rendering.ask(project)
-            if not are_routes_read:  # this build may restate more of them than that of the former one
+            if not are_routes_read:  # this version may correct more statuses than the former replica's
                 built.delivery.routing.ask(project)
         are_routes_read = False
         await built.work.end_of_turn()

@@ -24,7 +24,7 @@ from reconciler.notifications.service_observers import DamageObserver
 from reconciler.ops import databases
 from reconciler.reconcile.repositories import Repositories
 from reconciler.replicas.work import Holder, Work
-from reconciler.server import delivering, following
+from reconciler.server import delivering, mirror_folders
 from reconciler.settings.models import Settings
 from reconciler.store import files, notices
 from reconciler.store.contract import Leases, Notice, Operations, Store
@@ -126,7 +126,7 @@ async def build_notifying(
     state = settings.state_dir
     damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(state / files.OPERATIONS.file), work=work)
     # Of all that is kept: any folder of it may be a disk of its own.
-    folders = (*databases.kept_in(settings), state / following.MIRRORS, state / delivering.QUEUES)
+    folders = (*databases.kept_in(settings), state / mirror_folders.MIRRORS, state / delivering.QUEUES)
     watch = ObserverLoop(
         board,
         (

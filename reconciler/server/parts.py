@@ -42,7 +42,7 @@ from reconciler.reconcile.repositories import Repositories
 from reconciler.replicas.keeper import LeaseKeeper
 from reconciler.replicas.work import Alone, Work
 from reconciler.review.service import Reviewing
-from reconciler.server import delivering, following, notifying, process, serving, sign_in
+from reconciler.server import delivering, mirror_folders, notifying, process, serving, sign_in
 from reconciler.server.delivering import Delivering
 from reconciler.server.notifying import Notifying
 from reconciler.server.process import ShutdownDeadline
@@ -134,7 +134,7 @@ async def build_parts(
             ReconcileEnvironment(
                 store=store,
                 applier=applier,
-                remotes=Remotes(following.remote_places(settings), clock=asyncio.get_running_loop().time),
+                remotes=Remotes(mirror_folders.remote_places(settings), clock=asyncio.get_running_loop().time),
                 ensure_project=accounts.ensure_project,
                 rules=_rules_digest(settings),
                 clock=clock.now,
@@ -353,7 +353,7 @@ async def _worker(
 
     A file in the state directory has its protections, for the doctor.
     """
-    mirrors, told = settings.state_dir / following.MIRRORS, settings.state_dir / doctor.WORKER
+    mirrors, told = settings.state_dir / mirror_folders.MIRRORS, settings.state_dir / doctor.WORKER
 
     def confined(found: Protections) -> None:
         with contextlib.suppress(OSError):  # a full disk
@@ -381,7 +381,7 @@ def _rules_digest(settings: Settings) -> str:
     return digest.hexdigest()
 
 
-# What followers of events learn of beside the commits of the store.
+# The facts for followers of events, beside the commits of the store.
 
 
 def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:

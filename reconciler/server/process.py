@@ -36,7 +36,7 @@ def hold_state_directory(state_directory: Path) -> Iterator[None]:
         state_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise _unusable(what, error, setting="stateDir") from error
-    with _held(state_directory / doctor.LOCK, what, setting="stateDir"):
+    with _locked(state_directory / doctor.LOCK, what, setting="stateDir"):
         yield
 
 
@@ -47,7 +47,7 @@ def hold_store(store: Path) -> Iterator[None]:
     Two state directories may name one store. Raises Refused as `hold_state_directory` does.
     """
     lock = store.with_name(f"{store.name}{doctor.STORE_LOCK}")
-    with _held(lock, f"the store {store}", setting="store.url"):
+    with _locked(lock, f"the store {store}", setting="store.url"):
         yield
 
 
@@ -59,7 +59,7 @@ def _unusable(what: str, error: OSError, *, setting: str) -> errors.Refused:
 
 
 @contextlib.contextmanager
-def _held(lock: Path, what: str, *, setting: str) -> Iterator[None]:
+def _locked(lock: Path, what: str, *, setting: str) -> Iterator[None]:
     try:
         descriptor = os.open(lock, FLAGS, 0o600)
     except OSError as error:

@@ -18,7 +18,7 @@ from reconciler.store.records import ResourceChange
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 10.0  # after a project could not be read or followed
-LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of before are used
+LATE_SECONDS = 2.0  # after an unread change, in which the former routes are used
 LEFT_SECONDS = 60.0  # after another replica changed a project, which renders it at once
 PAUSE_SECONDS = 0.05  # between two readings, for what changes together
 
@@ -33,7 +33,7 @@ class ProjectFault(NamedTuple):
 class ProjectFollowing(ABC):
     """The projects that are to be followed, in the order in which that was found."""
 
-    verb: str  # what a project does that is followed, in a sentence
+    verb: str  # the verb for a followed project in sentences
 
     def __init__(self, *, again_seconds: float = AGAIN_SECONDS) -> None:
         self._again_seconds = again_seconds
@@ -46,7 +46,7 @@ class ProjectFollowing(ABC):
         """Follow a project. Return True if there is more to do. Raises ReconcilerError for what is not followed."""
 
     def heard(self, told: ResourceChange) -> None:
-        """The store changed."""
+        """Record a change of the store."""
         if told.changed and told.project is not None:
             self.ask(told.project)
 
@@ -68,13 +68,13 @@ class ProjectFollowing(ABC):
                     if await self._follow(project):
                         self.ask(project)
                 except errors.ReconcilerError as problem:
-                    self._came(project, problem.message)
+                    self._log_outcome(project, problem.message)
                 else:
-                    self._came(project, None)
+                    self._log_outcome(project, None)
             self._woken.clear()
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _came(self, project: str, message: str | None) -> None:
+    def _log_outcome(self, project: str, message: str | None) -> None:
         """Log a lasting fault once, and its end, and try again."""
         before = self._faults.pop(project, None)
         if before is not None:
@@ -130,8 +130,8 @@ class RouteFollowing(ProjectFollowing):
     ) -> None:
         super().__init__(again_seconds=again_seconds)
         self._monotonic = monotonic
-        self._unread: dict[str, Change] = {}  # what no reading that has begun sees
-        self._being_read: Change | None = None  # what the reading that has begun sees
+        self._unread: dict[str, Change] = {}  # changes that no reading in progress includes
+        self._being_read: Change | None = None  # changes that the reading in progress includes
         self._read = read
         self._follower = follower
         self._reading: str | None = None
@@ -159,8 +159,8 @@ class RouteFollowing(ProjectFollowing):
             routes = await self._read(project, await self._follower.left(project))
             await self._follower.change(routes)
         except errors.ReconcilerError as problem:
-            # Of routes that were read, the rest is followed. What only a person can mend may last: until then the
-            # routes of before are in force.
+            # If only a part of the routes cannot be followed, the rest is. A fault that only a person can correct may
+            # last: until then the former routes are in force.
             if routes is None and change is not None and not isinstance(problem, errors.Refused):
                 self._unread[project] = change.and_then(self._unread.get(project))
             raise

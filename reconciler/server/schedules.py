@@ -63,7 +63,7 @@ async def scheduled(*jobs: Job) -> AsyncIterator[None]:
 
 
 async def _mend(scheduler: AsyncIOScheduler, jobs: Sequence[Job]) -> None:
-    """Have what is due too late done now: APScheduler waits for times of the machine's clock, which was set back."""
+    """Do overdue work now: APScheduler waits for times of the machine's clock, which was set back."""
     intervals = {job.name: timedelta(seconds=job.seconds) for job in jobs}
     while True:
         await asyncio.sleep(min((job.seconds for job in jobs), default=MINUTE))

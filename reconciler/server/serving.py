@@ -155,7 +155,7 @@ class _Listener:
         except BaseException as error:
             place.leave()
             client.close()
-            if not isinstance(error, OSError):  # which a failed handshake is
+            if not isinstance(error, OSError):  # a failed handshake is an OSError
                 raise
 
 

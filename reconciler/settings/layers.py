@@ -1,6 +1,6 @@
 """Layers of settings: options, then the environment, then the file, then computed values. Pure.
 
-A layer is plain values, and the place of each, so that a mistake is shown there. One fixed table maps environment
+A layer has plain values with the place of each, so that a mistake is shown there. One fixed table maps environment
 variables to settings. `loading` reads the file.
 """
 
@@ -17,12 +17,12 @@ from reconciler.model.values import Pointer, Value
 PREFIX = "SERVICE_"
 CONFIG = "SERVICE_CONFIG"
 API_KEY = "SERVICE_API_KEY"
-# Variables that other parts of the program read; they are no settings.
+# Variables of other parts of the program, which are no settings.
 ELSEWHERE = (CONFIG, "SERVICE_SERVER", "SERVICE_USER", "SERVICE_PASSWORD_FILE", "SERVICE_PROJECT", "SERVICE_DEBUG")
 
 
 def _boolean(text: str) -> Value:
-    """`true`, `false`, `1` or `0`; anything else stays text, which the setting's own type refuses."""
+    """Parse `true`, `false`, `1` or `0`. Any other text is kept, and refused by the type of the setting."""
     known: dict[str, Value] = {"true": True, "1": True, "false": False, "0": False}
     return known.get(text.strip().lower(), text)
 
@@ -32,19 +32,19 @@ def _names(text: str) -> Value:
 
 
 def _repository(text: str) -> Value:
-    """Return one repository, named after the last part of its address, less `.git`."""
+    """Return a repository, named after the last part of its address without `.git`."""
     url = text if ":" in text or not text.strip() else str(Path(text).absolute())
     last = PurePosixPath(url.rstrip("/").removesuffix("/.git")).name.removesuffix(".git")
     return [{"name": name_like(last) or "repository", "url": url}]
 
 
 def name_like(text: str) -> str:
-    """Return a text as a name; empty if nothing of it is fit for one."""
+    """Return a text in the form of a name; empty if no character is allowed."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", text)[:63].strip("-._")
 
 
 class Variable(NamedTuple):
-    """One environment variable: the key it sets, dotted, and how its text becomes that key's value."""
+    """One environment variable: the dotted key that it sets, and a function that parses its text."""
 
     key: str
     value: Callable[[str], Value] = str
@@ -75,30 +75,32 @@ VARIABLES: Mapping[str, Variable] = {
 
 
 def variable_of(pointer: Pointer) -> str:
-    """Return the variable that sets the key at `pointer`, or what the key is in; of a whole section, its name."""
+    """Return the variable that sets the key at `pointer` or a key above it; for a whole section, the name of the
+    key.
+    """
     key = ".".join(str(part) for part in pointer)
     found = (name for name, variable in VARIABLES.items() if f"{key}.".startswith(f"{variable.key}."))
     return next(found, key)
 
 
 def environment_warnings(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return one line for each SERVICE_* name that means nothing here."""
+    """Return one line for each unknown SERVICE_* variable."""
     known = (*VARIABLES, *ELSEWHERE)
     unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
     return tuple(_warning(name, known) for name in unknown)
 
 
 def _warning(name: str, known: tuple[str, ...]) -> str:
-    # Without the prefix, which would make every name look alike.
+    # Compared without the prefix, which would make all names similar.
     close = get_close_matches(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in known], n=1)
     hint = f"; did you mean {PREFIX}{close[0]}?" if close else ""
     return f"{name}: this environment variable means nothing to the service{hint}"
 
 
 Place: TypeAlias = tuple[int, int, str]
-"""A line and column to sort by (0 outside the file), and the place in words."""
+"""A line and a column, for the order (0 outside the file), and the place in words."""
 
-CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")  # where a word begins in a key: `stateDir` is `--state-dir`
+CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")  # the beginning of a word in a key: `stateDir` is `--state-dir`
 
 
 class Layer(NamedTuple):
@@ -109,7 +111,9 @@ class Layer(NamedTuple):
 
 
 def computed_layer(values: Mapping[str, Value]) -> Layer:
-    """Return the layer of defaults that depend on the user and on other settings: the key is its only place."""
+    """Return the layer of defaults that depend on the user and on other settings. The place of such a value is its
+    key.
+    """
     return Layer(_nested(values), lambda pointer: (0, 0, dotted_key(pointer)))
 
 
@@ -127,7 +131,7 @@ def environment_layer(environment: Mapping[str, str]) -> Layer:
 
 
 def option_layer(overrides: Mapping[str, Value]) -> Layer:
-    """Return the layer of the command line: keys are dotted as in the reference (`log.level`), None is an option not
+    """Return the layer of the command line. Keys are dotted as in the reference (`log.level`); None: the option is not
     given.
     """
 
@@ -139,7 +143,7 @@ def option_layer(overrides: Mapping[str, Value]) -> Layer:
 
 
 def _nested(given: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the values of dotted keys, shaped like the file."""
+    """Return the values of dotted keys, nested as in the file."""
     found: dict[str, Value] = {}
     for key, value in given.items():
         *parents, last = key.split(".")
@@ -151,26 +155,26 @@ def _nested(given: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def merged(layers: Iterable[Mapping[str, Value]]) -> dict[str, Value]:
-    """Return the values of layers as one: the first that has a key counts, and mappings are merged."""
-    return reduce(_over, layers, {})
+    """Return the merged values of layers. The first layer that has a key counts, and mappings are merged."""
+    return reduce(_merged_pair, layers, {})
 
 
-def _over(above: Mapping[str, Value], below: Mapping[str, Value]) -> dict[str, Value]:
+def _merged_pair(above: Mapping[str, Value], below: Mapping[str, Value]) -> dict[str, Value]:
     found = {**below, **above}
     for key in above.keys() & below.keys():
         one, other = above[key], below[key]
         if isinstance(one, dict) and isinstance(other, dict):
-            found[key] = _over(one, other)
+            found[key] = _merged_pair(one, other)
     return found
 
 
 def nearest_layer(layers: tuple[Layer, ...], pointer: Pointer) -> Layer:
-    """Return the layer that sets the most of `pointer`; of equal ones the first."""
+    """Return the layer that sets the longest part of `pointer`; of equal ones, the first."""
     return max(layers, key=lambda layer: _depth(layer.values, pointer))
 
 
 def _depth(values: Any, pointer: Pointer) -> int:
-    """Count the parts of `pointer` that lead somewhere."""
+    """Count the parts of `pointer` that exist in the values."""
     for depth, part in enumerate(pointer):
         try:
             values = values[part]
@@ -180,6 +184,6 @@ def _depth(values: Any, pointer: Pointer) -> int:
 
 
 def dotted_key(pointer: Pointer) -> str:
-    """`repositories[0].interval`; what does not show as itself is escaped."""
+    """Return a key as `repositories[0].interval`, with special characters escaped."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in pointer).removeprefix(".")
     return visible(text)

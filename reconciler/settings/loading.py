@@ -1,10 +1,10 @@
-"""Loading the settings, all mistakes at once, and the part of a changed file that a reload takes over.
+"""Loading the settings, with all mistakes at once, and the part of a changed file that a reload uses.
 
     loaded = loading.load(config=None, environment=os.environ, overrides={"listen": "127.0.0.1:0"})
 
-A mistake is one line: the place, the key and what is allowed; never the value. The rules of single values are in
-`scalars`, those between the keys of a section in its class. They are pure: only the start asks if a sign-in provider is
-reachable, and it only warns.
+A mistake is one line: the place, the key and the allowed values; never the value itself. The rules for single values
+are in `scalars`, those between the keys of a section in its class. They are pure: only the start checks if a sign-in
+provider is reachable, and it only warns.
 """
 
 import os
@@ -36,7 +36,7 @@ SHAPES = {
 
 def of_shape(error: ValidationError) -> Iterator[Mistake]:
     """Return the mistakes that the settings classes refuse."""
-    # Neither the input nor a link to someone's documentation belongs in a message.
+    # A message must contain neither the input nor a link to pydantic's documentation.
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
         pointer = detail["loc"]
         if detail["type"] == "extra_forbidden":
@@ -51,7 +51,7 @@ def _unknown(pointer: Pointer) -> str:
         if isinstance(part, str):
             topic = section_at(unknown_keys(topic)[part]) or topic
     known = sorted(unknown_keys(topic))
-    # By small letters: `clientId` is nearer to `oauth2ClientID` than its capitals say.
+    # Compared in lower case, because `clientId` is more similar to `oauth2ClientID` without the capitals.
     small = {key.lower(): key for key in known}
     close = get_close_matches(str(pointer[-1]).lower(), small, n=1)
     hint = f"did you mean `{small[close[0]]}`?" if close else f"the keys here are {', '.join(known)}"
@@ -59,7 +59,7 @@ def _unknown(pointer: Pointer) -> str:
 
 
 def unknown_keys(topic: type[BaseModel]) -> dict[str, object]:
-    """Return the keys that a person may write in a section, with their types."""
+    """Return the allowed keys of a section, with their types."""
     fields = {field.alias or name: field.annotation for name, field in topic.model_fields.items()}
     return {key: kind for key, kind in fields.items() if key not in ENVIRONMENT_ONLY}
 
@@ -77,7 +77,7 @@ SYSTEM_STATE = "/var/lib/reconciler"
 
 
 class SettingsError(Refused):
-    """The settings are wrong: one line for each mistake, those of the file in its order."""
+    """The settings are wrong. There is one line for each mistake, in the order of the file."""
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = tuple(visible(line) for line in lines)
@@ -86,7 +86,7 @@ class SettingsError(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings, what is odd about them, and the file they came from."""
+    """The settings, warnings about them, and their file."""
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -94,9 +94,7 @@ class Loaded:
 
 
 def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapping[str, Value]) -> Loaded:
-    """Return the settings, or SettingsError with every mistake. `overrides` has dotted keys; None is one that is not
-    given.
-    """
+    """Load the settings. Raises SettingsError with every mistake. `overrides` has dotted keys; None: not given."""
     path = config_path(config, environment=environment)
     file = layers.computed_layer({}) if path is None else _file(path)
     written = file._replace(values={key: one for key, one in file.values.items() if key not in ENVIRONMENT_ONLY})
@@ -119,7 +117,7 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
 
 
 def config_path(config: Path | None, *, environment: Mapping[str, str]) -> Path | None:
-    """Return the file to read: the option's, the variable's, or the system's when there is one."""
+    """Return the file to read: that of the option, of the variable, or the system's file if it exists."""
     if config is not None:
         return config
     named = environment.get(layers.CONFIG)
@@ -138,7 +136,7 @@ def default_state_dir(environment: Mapping[str, str], *, user: int) -> str:
     if user == 0:
         return SYSTEM_STATE
     state = environment.get("XDG_STATE_HOME", "")
-    # The XDG Base Directory rules: a relative path there is to be ignored.
+    # The XDG Base Directory specification says to ignore a relative path there.
     base = Path(state) if Path(state).is_absolute() else Path(environment.get("HOME") or Path.home(), ".local/state")
     return str(base / "reconciler")
 
@@ -146,7 +144,7 @@ def default_state_dir(environment: Mapping[str, str], *, user: int) -> str:
 def _computed(written: Mapping[str, Value], *, environment: Mapping[str, str]) -> Layer:
     state = written.get("stateDir", default_state_dir(environment, user=os.geteuid()))
     if not isinstance(state, str) or not Path(state).is_absolute():
-        return layers.computed_layer({})  # a mistake, shown as such
+        return layers.computed_layer({})  # the mistake is reported elsewhere
     computed: dict[str, Value] = {"stateDir": state, "store.url": f"{SQLITE}{state.rstrip('/')}/store.db"}
     if host := layers.name_like(socket.gethostname()):
         computed["replica.name"] = host
@@ -156,7 +154,7 @@ def _computed(written: Mapping[str, Value], *, environment: Mapping[str, str]) -
 def _file(path: Path) -> Layer:
     try:
         with path.open("rb") as file:
-            data = file.read(positions.FILE_LIMITS.bytes + 1)  # one byte more than allowed is enough to refuse it
+            data = file.read(positions.FILE_LIMITS.bytes + 1)  # one byte more than the limit is enough for a refusal
     except OSError as problem:
         reason = (problem.strerror or "it cannot be read").lower()
         sentence = f"{path}: the settings file cannot be read: {reason}; name another with --config or {layers.CONFIG}"
@@ -197,13 +195,12 @@ def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> Iterator[tu
 
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})
-TLS = frozenset({"tls.certFile", "tls.keyFile"})  # another certificate is taken over; whether there is TLS is not
+TLS = frozenset({"tls.certFile", "tls.keyFile"})  # a reload may replace the certificate, but not switch TLS on or off
 
 
 def need_restart(running: Settings, fresh: Settings) -> tuple[str, ...]:
-    """Return the keys, dotted, whose fresh values count only after a restart, in the order of the reference.
-
-    `running` are the settings of the start: a change that waits is told again at each reload.
+    """Return the dotted keys whose new values need a restart, in the order of the reference. `running` are the settings
+    of the start, so a pending change is reported again at each reload.
     """
     stays = (running.tls.cert_file is None) == (fresh.tls.cert_file is None)
     taken_over = TAKEN_OVER | TLS if stays else TAKEN_OVER
@@ -211,8 +208,8 @@ def need_restart(running: Settings, fresh: Settings) -> tuple[str, ...]:
 
 
 def check_repositories(followed: Collection[str], fresh: Settings) -> None:
-    """Refuse fresh settings without a repository while some are `followed`: a file that was cut off, or a section that
-    was lost, looks the same, and would give all that Git owns to the API.
+    """Refuse new settings without a repository while some are `followed`: a truncated file or a lost section looks the
+    same, and the API would become the owner of all resources.
     """
     if followed and not fresh.repositories:
         names = ", ".join(sorted(followed))

@@ -33,14 +33,14 @@ AlertURL = Annotated[
 
 
 class Notifications(Topic):
-    """Settings of what the service tells of itself."""
+    """Settings of notifications and alerts."""
 
     interval: scalars.Duration = setting(2.0, "Time between two checks for causes.")
     retention: scalars.Duration = setting(30 * 24 * 3600.0, "Time for which a resolved notification is kept.")
 
 
 class AlertTarget(Topic):
-    """A receiver of alerts when a notification opens, and when it ends."""
+    """A target of alerts about the beginning and the end of notifications."""
 
     name: scalars.Name = Field(description="The name in the log; unique.")
     url: AlertURL = setting("", "The address that gets the alerts. Off: empty, with `urlFile`.")
@@ -58,7 +58,7 @@ class AlertTarget(Topic):
             yield ("urlFile",), "must not be given beside url"
 
 
-SHORTEST_KEY = 32  # characters; what is shorter can be guessed
+SHORTEST_KEY = 32  # characters; a shorter one can be guessed
 API_VERSION = "service/v1"
 
 
@@ -92,7 +92,7 @@ class Store(Topic):
         return self.url.startswith(scalars.POSTGRESQL)
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield a worker without its own role, and a role where there are none."""
+        """Yield the mistakes of a worker on PostgreSQL without its own role, and of a role on SQLite."""
         if self.is_postgresql and not self.worker_url:
             yield ("workerUrl",), "is required where store.url is postgresql://; name a role there that may only read"
         if self.worker_url and not self.is_postgresql:
@@ -133,7 +133,7 @@ class API(Topic):
 
     @property
     def accepted_versions(self) -> frozenset[str]:
-        """Every `apiVersion` that a resource may carry."""
+        """Every `apiVersion` that a resource may have."""
         return frozenset((API_VERSION, *self.api_versions))
 
 
@@ -153,7 +153,7 @@ class Judging(Topic):
 
 
 class Secrets(Topic):
-    """The places to which references to secrets may point."""
+    """The variables and files that references to secrets may name."""
 
     env: tuple[scalars.EnvPattern, ...] = setting(
         secret_references.DEFAULT_PATTERNS,
@@ -208,7 +208,7 @@ class OIDC(Topic):
     custom_claims: CustomClaims = setting(CustomClaims(), "Names of claims and groups.")
 
     def provider_mistakes(self) -> Iterator[Mistake]:
-        """Yield what is missing or wrong for a provider with which people are to sign in; pointers begin here."""
+        """Yield the mistakes in a provider's settings; pointers begin in this section."""
         needed = {
             "issuer": self.issuer,
             "oauth2ClientID": self.oauth2_client_id,
@@ -216,25 +216,25 @@ class OIDC(Topic):
         }
         for key, value in needed.items():
             if not value:
-                # Wherever it is shown, the other of the two is what somebody may want.
+                # The sentence names both ways to set the key, because its place may be either.
                 variable = layers.variable_of(("auth", "oidc", key))
                 yield (key,), f"is required where auth.type is oidc; set auth.oidc.{key} in the file, or {variable}"
         parts = urlsplit(self.issuer)
         if parts.path.rstrip("/").endswith(WELL_KNOWN):
             yield ("issuer",), f"must not end in {WELL_KNOWN}, which is looked for there; leave that part out"
-        # OpenID Connect Discovery 1.0, 3. On this machine alone nobody is in between.
+        # OpenID Connect Discovery 1.0, 3, requires https. On this machine http is safe.
         if parts.scheme == "http" and not scalars.is_loopback(parts.hostname or ""):
             yield ("issuer",), "must begin with https:// beyond this machine, since nothing else proves who answers"
         # OpenID Connect Core 1.0, 3.1.2.1: without it there is no ID token.
         if OPENID not in self.scopes:
             yield ("scopes",), "must hold `openid`, without which a provider tells nobody's identity"
-        # Half of it would admit the first person to come, or anybody without the claim.
+        # One of the two alone would admit the first person, or anybody without the claim.
         for pointer, sentence in self.first_admin.pair("claim", "value"):
             yield ("firstAdmin", *pointer), sentence
 
 
 class Session(Topic):
-    """How long somebody who signed in with a browser stays so."""
+    """The lifetimes of browser sessions."""
 
     idle: scalars.Duration = setting(7200.0, "Time after the last request.")
     lifetime: scalars.Duration = setting(43200.0, "Total time; then claims are read again.")
@@ -302,7 +302,7 @@ class Log(Topic):
     format: LogFormat = setting("auto", "Text or JSON lines; `auto` is text on a terminal, otherwise JSON.")
 
 
-# Not keys of the file: a credential belongs in the environment alone.
+# Not keys of the file: a credential may only be in the environment.
 ENVIRONMENT_ONLY = frozenset({"apiKey"})
 
 

@@ -1,6 +1,6 @@
 """The settings of one repository: the source of its commits, what they may change, and how far a prune may go.
 
-The types of these settings are here; types that other sections use too are in `scalars`.
+Types that other sections use too are in `scalars`.
 """
 
 import hashlib
@@ -27,12 +27,14 @@ FOLLOWED = ("branch", "tag", "commit", "ref")
 HTTPS = ("username", "password_file", "token_file", "ca_file", "proxy")
 SSH = ("ssh_key_file", "ssh_passphrase_file", "known_hosts_file")
 NEEDED = ("ssh_key_file", "known_hosts_file")
-# ssh expands `$` in its options and has no way to quote it, and reads `"` and a backslash as its own.
+# ssh expands `$` in its options without a way to quote it, and has its own meaning for `"` and a backslash.
 ODD_FOR_SSH = frozenset('"\\$')
 
 
 def _short(text: str) -> str:
-    """A branch or tag by its short name. One called `refs/heads/main` or `HEAD` could exist, but is not meant."""
+    """Check a short name of a branch or tag. Names such as `refs/heads/main` or `HEAD` are possible, but surely
+    mistakes.
+    """
     if text == "HEAD" or text.startswith("refs/"):
         raise refusal("must be the short name, such as main or v1.2; use `ref` for a full one, and nothing for HEAD")
     check_ref_name(text)
@@ -47,14 +49,16 @@ def _full_ref(text: str) -> str:
 
 
 def _commit(text: str) -> str:
-    """The whole id of a commit, SHA-1: a short one may come to mean another."""
+    """Check the full SHA-1 id of a commit. A short one may become ambiguous."""
     if not re.fullmatch(r"[0-9a-f]{40}", text):
         raise ValueError
     return text
 
 
 def _glob(text: str) -> str:
-    """One line of a `.gitignore`; what could match nothing is a mistake, and so is `!`, which undoes another."""
+    """Check one pattern of a `.gitignore`. A pattern that can match nothing is a mistake, and so is one with `!`, which
+    reverses others.
+    """
     if len(text) > MAX_GLOB_CHARACTERS or has_control(text) or text.startswith("!"):
         raise ValueError
     parts = text.strip("/").split("/")
@@ -64,14 +68,14 @@ def _glob(text: str) -> str:
 
 
 def _user_name(text: str) -> str:
-    """Without a colon, which ends the name in basic authentication (RFC 7617, section 2)."""
+    """Check a user name. It has no colon, which would end it in basic authentication (RFC 7617, section 2)."""
     if len(text) > MAX_USER_NAME_CHARACTERS or ":" in text or has_control(text):
         raise ValueError
     return text
 
 
 def _page(text: str) -> str:
-    """The repository's page at a known forge, or the address of a line at another."""
+    """Check the repository's page at a known forge, or the pattern for a line at another."""
     parts = urlsplit(text)
     _ = parts.port
     is_web = parts.scheme in ("http", "https") and parts.hostname and parts.username is None
@@ -90,7 +94,7 @@ def _page(text: str) -> str:
 
 
 def _folder(text: str) -> str:
-    """A folder in the repository: no leading `/`, no `..`; `.` and a trailing `/` mean nothing."""
+    """Check a folder in the repository: no leading `/`, no `..`. A `.` and a trailing `/` are ignored."""
     path = PurePosixPath(text)
     if path.is_absolute() or ".." in path.parts or has_control(text):
         raise ValueError
@@ -144,14 +148,14 @@ RepositoryURL = Annotated[
 
 
 class Allow(Topic):
-    """Which resources the repository may hold; what is outside is `forbidden`."""
+    """The resources that the repository may define; all others are `forbidden`."""
 
     kinds: tuple[scalars.Filled, ...] = setting(("*",), "Patterns of the permitted kinds.")
     names: tuple[scalars.Filled, ...] = setting(("*",), "Patterns of the permitted names.")
 
 
 class Prune(Topic):
-    """Deleting what disappeared from Git, and when to hold that for a person."""
+    """Deleting resources that disappeared from Git, and the limits above which this is held."""
 
     enabled: scalars.Boolean = setting(True, "Delete what disappears from Git. Off: `false`.")
     max_percent: scalars.Percent = setting(
@@ -171,7 +175,7 @@ class Verify(Topic):
 
 
 class Credentials(Topic):
-    """The credentials that the remote asks for. Secrets are in files, never here."""
+    """The credentials for the remote. Secrets are in files, never here."""
 
     username: UserName = setting("", "User name for https.")
     password_file: scalars.OptionalPath = setting(None, "File with the password for https; needs `username`.")
@@ -241,7 +245,7 @@ class Repository(Topic):
     hook: Hook = setting(Hook(), "Pushes that are told by the forge.")
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield a second ref to follow, and credentials that the URL has no use for, or lacks."""
+        """Yield a second ref to follow, and credentials that are useless for the URL, or missing."""
         first, *more = [key for key in FOLLOWED if getattr(self, key)] or [""]
         for key in more:
             yield (key,), f"must not be given beside `{first}`: a repository follows one of branch, tag, commit and ref"
@@ -258,19 +262,19 @@ class Repository(Topic):
 
     @property
     def origin(self) -> str:
-        """A digest of the URL and the followed ref. While it is the same, a head should continue the history of the
-        applied commit. Credentials do not matter.
+        """A digest of the URL and the followed ref, without credentials. While it is the same, a head should continue
+        the history of the applied commit.
         """
         return hashlib.sha256(msgspec.json.encode([self.url, self.follows])).hexdigest()
 
     @property
     def follows(self) -> tuple[str | None, ...]:
-        """The settings that say which ref or commit is followed; at most one is set."""
+        """The settings of the followed ref or commit, of which at most one is set."""
         return self.branch, self.tag, self.commit, self.ref
 
     @property
     def rules(self) -> RepositoryRules:
-        """The settings that decide what a commit means."""
+        """The settings that affect how a commit is judged."""
         return RepositoryRules(
             name=self.name,
             path=self.path,

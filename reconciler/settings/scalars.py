@@ -1,7 +1,7 @@
-"""Types of single settings: names, durations, addresses, URLs, and the sentences that refuse a value.
+"""Types of single settings (names, durations, addresses, URLs) with the sentences that refuse a value.
 
-No message repeats the refused value: it may be a secret. The base of the settings classes is here too; it maps a Python
-name to the key that a person writes.
+No message repeats the refused value: it may be a secret. The base of the settings classes is here too. It maps a Python
+name to the key in the file.
 """
 
 import re
@@ -36,7 +36,7 @@ OURS = "settings"  # the error type of a message that is already a sentence of o
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The allowed values of a setting, in words: the message of every mistake that has no better one of its own."""
+    """The allowed values of a setting in words. It is the message of every mistake without a better one."""
 
     words: str
 
@@ -54,12 +54,12 @@ class Allowed:
 
 
 def refusal(sentence: str) -> PydanticCustomError:
-    """A mistake with a message of its own."""
+    """Return the error for a mistake with its own message."""
     # A context-free template: braces are doubled, since pydantic would format them.
     return PydanticCustomError(OURS, sentence.replace("{", "{{").replace("}", "}}"))
 
 
-LOOPBACK_ONLY = ("http", "git")  # neither encrypts nor proves whom it talks to
+LOOPBACK_ONLY = ("http", "git")  # without encryption and authentication
 REMOTE = ("https", "ssh")
 
 
@@ -90,7 +90,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen_address(text: object) -> Address:
-    """`host:port`, with an IPv6 address in brackets."""
+    """Parse `host:port`, with an IPv6 address in brackets."""
     if isinstance(text, Address):
         return text
     match = (
@@ -99,17 +99,17 @@ def listen_address(text: object) -> Address:
     if match is None or int(match[3]) > 65535:
         raise ValueError
     if match[1]:
-        ip_address(match[1])  # ValueError for what is none
+        ip_address(match[1])  # raises ValueError for any other text
     return Address(host=match[1] or match[2], port=int(match[3]))
 
 
 def has_control(text: str) -> bool:
-    """Return True if the text holds characters that programs or terminals act on."""
+    """Return True if the text contains control characters."""
     return not text.isprintable()
 
 
 def repository_url(text: str) -> str:
-    """A place to read commits from; a refusal says why, since the kinds of mistake differ."""
+    """Check the URL of a repository. A refusal says why, because there are several kinds of mistakes."""
     if not text or text.startswith("-") or has_control(text):
         raise ValueError
     if text.startswith("/"):
@@ -130,7 +130,7 @@ def repository_url(text: str) -> str:
 def _checked_url(text: str) -> str:
     parts = urlsplit(text)
     scheme, host = parts.scheme, parts.hostname or ""
-    _ = parts.port  # ValueError for one that is no number
+    _ = parts.port  # raises ValueError if the port is no number
     if parts.password is not None or (scheme != "ssh" and parts.username is not None):
         raise refusal("must not hold a user name or password; put them under credentials")
     if scheme != "file" and not text.startswith(f"{scheme}://"):
@@ -138,7 +138,7 @@ def _checked_url(text: str) -> str:
     if scheme != "file" and (parts.query or parts.fragment or "?" in text or "#" in text):
         raise refusal("must not hold a query or a fragment, which name no repository")
     if scheme == "file":
-        # The unquoted text reaches git as a path; git would not see the text after it.
+        # git gets the decoded text as a path, and would stop at a NUL.
         odd = parts.query or parts.fragment or has_control(unquote(parts.path))
         if host not in ("", "localhost") or not parts.path.startswith("/") or odd or not text.startswith("file:"):
             raise refusal("must be file:// and an absolute path, without a host, query or control characters")
@@ -157,7 +157,9 @@ def web_url(text: str) -> str:
 
 
 def issuer(text: str, *, may_have_query: bool = False) -> str:
-    """A URL as it is written: that of a provider is compared byte for byte, with the slash that it may end with."""
+    """Check the URL of a provider. It stays as it is written, because it is compared byte for byte, with its last
+    slash.
+    """
     parts = urlsplit(text)
     _ = parts.port
     is_web = parts.scheme in ("http", "https") and parts.hostname and parts.username is None
@@ -167,7 +169,7 @@ def issuer(text: str, *, may_have_query: bool = False) -> str:
 
 
 def alert_url(text: str) -> str:
-    """A URL that alerts are posted to. It may hold a query, with which some chats know who sends."""
+    """Check a URL for alerts. It may have a query, by which some chats identify the sender."""
     return issuer(text, may_have_query=True)
 
 
@@ -186,7 +188,7 @@ LONGEST_PATTERN = 255  # characters
 
 
 def seconds(text: object, *, longest: float = LONGEST) -> float:
-    """A duration such as `250ms`, `10s`, `5m` or `1h` in seconds; more than nothing, at most a year or `longest`."""
+    """Parse a duration such as `250ms`, `10s`, `5m` or `1h` into seconds: more than 0, at most a year or `longest`."""
     match = re.fullmatch(r"([0-9]{1,12})(ms|s|m|h)", text) if isinstance(text, str) else None
     value = int(match[1]) * SECONDS[match[2]] if match else 0.0
     if not 0.0 < value <= longest:
@@ -195,7 +197,7 @@ def seconds(text: object, *, longest: float = LONGEST) -> float:
 
 
 def network(value: object) -> IPv4Network | IPv6Network:
-    """A network in CIDR notation, or one address; no name, no netmask, no zone, no bits beside the prefix."""
+    """Parse a network in CIDR notation, or one address: no name, netmask or zone, and no bits after the prefix."""
     if isinstance(value, IPv4Network | IPv6Network):
         return value
     if not isinstance(value, str) or not re.fullmatch(r"[0-9A-Fa-f:.]+(?:/[0-9]{1,3})?", value):
@@ -221,7 +223,9 @@ def _optional_path(value: object) -> Path | None:
 
 
 def _env_pattern(text: str) -> str:
-    """Letters, digits, `_`, `*` and the very text `<PROJECT>`; the service's own variables match no pattern."""
+    """Check a pattern of variables: letters, digits, `_`, `*` and the text `<PROJECT>`. No pattern matches the
+    service's own variables.
+    """
     if len(text) > LONGEST_PATTERN or not ENV_PATTERN.fullmatch(text) or "<" in text.replace("<PROJECT>", ""):
         raise ValueError
     return text
@@ -275,8 +279,8 @@ WebURL = Annotated[str, AfterValidator(web_url), Allowed("an http or https URL w
 OptionalWebURL = Annotated[str, or_nothing(web_url), Allowed('an http or https URL without a user or query, or ""')]
 OptionalIssuer = Annotated[str, or_nothing(issuer), Allowed('an http or https URL without a user or query, or ""')]
 SQLITE, POSTGRESQL = "sqlite:///", "postgresql://"
-# Only libpq knows all that is right after the scheme. An `@`, `/` or `?` of a password is escaped: libpq takes what
-# follows for the host or the database, and says so in its errors.
+# Only libpq knows the whole syntax after the scheme. An `@`, `/` or `?` in a password must be escaped: libpq would read
+# the following text as the host or the database, and show it in its errors.
 _PART = r"@#\s\p{C}"
 POSTGRESQL_URI = rf"{POSTGRESQL}[^/?{_PART}]*(?:@[^/?{_PART}]*)?(?:[/?][^{_PART}]*)?"
 StoreURL = Annotated[
@@ -299,7 +303,7 @@ DiskBytes = Annotated[
 ]
 
 
-# Keys whose capitals follow the interface, not the rule.
+# Keys whose capital letters follow the interface, not the rule.
 SPELLINGS = {
     "web_url": "webURL",
     "oauth2_client_id": "oauth2ClientID",
@@ -308,45 +312,45 @@ SPELLINGS = {
 
 
 def topic_key(name: str) -> str:
-    """The key in the file of an attribute: `max_body_bytes` is `maxBodyBytes`."""
+    """Return the key of an attribute in the file: `max_body_bytes` is `maxBodyBytes`."""
     first, *rest = name.split("_")
     return SPELLINGS.get(name) or first + "".join(word.capitalize() for word in rest)
 
 
 def setting(default: Any, meaning: str) -> Any:
-    """One key of a section that may be left out."""
+    """Declare an optional key of a section."""
     return Field(default=default, description=meaning)
 
 
 def credential(default: str, meaning: str) -> Any:
-    """One key of a section that may hold a password: it is in no `repr`."""
+    """Declare a key of a section that may contain a password, which is in no `repr`."""
     return Field(default=default, description=meaning, repr=False)
 
 
 Mistake: TypeAlias = tuple[Pointer, str]
-"""A rule that is broken: the pointer of a key, and the sentence."""
+"""A broken rule: the pointer of a key, and the sentence."""
 
-ALL_SOURCES = "all sources"  # the context of a validation that judges rules between keys, too
+ALL_SOURCES = "all sources"  # the context of a validation that also checks rules between keys
 
 
 class Topic(BaseModel):
-    """One section of the settings: frozen, and without room for unknown keys."""
+    """One section of the settings: frozen, and without unknown keys."""
 
     model_config = ConfigDict(alias_generator=topic_key, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     def contradictions(self) -> Iterator[Mistake]:
-        """Yield what is wrong between keys that are right by themselves; pointers begin in this section."""
+        """Yield the contradictions between keys that are valid by themselves; pointers begin in this section."""
         return iter(())
 
     def pair(self, one: str, other: str) -> Iterator[Mistake]:
-        """Yield the mistake of a key that is given without the other."""
+        """Yield the mistake if one of two keys is given without the other."""
         for name, needed in ((one, other), (other, one)):
             if getattr(self, name) and not getattr(self, needed):
                 yield (topic_key(name),), f"needs {topic_key(needed)} too"
 
     @model_validator(mode="after")
     def _judge(self, info: ValidationInfo) -> Self:
-        # The file by itself may lack what an option or a variable gives.
+        # The file by itself may lack keys that an option or a variable sets.
         found = self.contradictions() if info.context == ALL_SOURCES else ()
         details = [InitErrorDetails(type=refusal(sentence), loc=pointer, input=None) for pointer, sentence in found]
         if details:

@@ -79,14 +79,14 @@ class Estate(Protocol):
         """Add rows to a table."""
 
     def clear(self, table: Table) -> None:
-        """Remove what a new store has in a table."""
+        """Remove the rows that a new store has in a table."""
 
     def storable(self, value: Any) -> Any:
         """Return a value as this engine stores it."""
 
 
 class StoredEstate(Protocol):
-    """The ways to look at a store and to open it as an estate."""
+    """A store that can be opened as an estate."""
 
     def reading(self) -> AbstractContextManager[Estate]:
         """Open a store of this version that nobody uses. Raises Refused, StoreFault."""
@@ -128,7 +128,7 @@ def copy(source: StoredEstate, target: StoredEstate, *, watch: Watch) -> CopiedE
         tables = tuple(_copied(table, columns, given, made, watch) for table, columns in shared.items())
         for table, one in zip(TABLES, tables, strict=True):
             digest = _Digest(table)
-            for row in _told(table, "verified", made.rows(table, shared[table]), watch):
+            for row in _with_progress(table, "verified", made.rows(table, shared[table]), watch):
                 digest.add(row)
             if digest.told() != one:
                 raise Refused(
@@ -168,12 +168,14 @@ def _copied(table: Table, columns: tuple[str, ...], source: Estate, target: Esta
     if table.is_made:
         target.clear(table)
     digest = _Digest(table)
-    rows = (tuple(map(target.storable, row)) for row in _told(table, "copied", source.rows(table, columns), watch))
+    rows = (
+        tuple(map(target.storable, row)) for row in _with_progress(table, "copied", source.rows(table, columns), watch)
+    )
     target.put(table, columns, map(digest.add, rows))
     return digest.told()
 
 
-def _told(table: Table, done: str, rows: Iterable[Row], watch: Watch) -> Iterator[Row]:
+def _with_progress(table: Table, done: str, rows: Iterable[Row], watch: Watch) -> Iterator[Row]:
     for number, row in enumerate(rows):
         if number % TOLD_ROWS == 0:
             watch.check("The copy of the store")

@@ -50,7 +50,7 @@ TellReplicas: TypeAlias = Callable[[Connection, NoticeKind, Callable[[], msgspec
 """Write a notice at the end of a transaction."""
 
 
-def _tell_nobody(_writer: Connection, _kind: NoticeKind, _body: Callable[[], msgspec.Struct]) -> None:
+def _no_notice(_writer: Connection, _kind: NoticeKind, _body: Callable[[], msgspec.Struct]) -> None:
     pass
 
 
@@ -59,7 +59,7 @@ class SqlStore(abc.ABC):
 
     def __init__(self, *, revision: int, tell_replicas: TellReplicas | None = None) -> None:
         self._revision = revision
-        self._tell_replicas = tell_replicas or _tell_nobody
+        self._tell_replicas = tell_replicas or _no_notice
         self._damage = Damage()
         self._commits = records.CommitFigures()
         self._listeners: list[tuple[type, Callable[[Any], None]]] = []

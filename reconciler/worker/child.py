@@ -125,15 +125,15 @@ class Worker:
     def _run(self, order: messages.Order, open_view: OpenView) -> None:
         try:
             if isinstance(order, messages.Envelope):
-                self._go_on(order.number, self._steps(order, open_view))
+                self._run_steps(order.number, self._steps(order, open_view))
             elif order.is_wanted:
-                self._go_on(order.number, self._ready.pop(order.number))
+                self._run_steps(order.number, self._ready.pop(order.number))
             else:
                 self._ready.pop(order.number, None)  # it may have ended already
         except BaseException:
             _end()  # otherwise the caller would wait for ever
 
-    def _go_on(self, number: int, steps: StartedJob) -> None:
+    def _run_steps(self, number: int, steps: StartedJob) -> None:
         """Run a job until it ends or waits for the project's lock."""
         try:
             for _ in steps:

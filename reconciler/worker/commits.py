@@ -277,7 +277,7 @@ def _write(
     job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
     index = list(_index_parts(job, view, decision, remembered=remembered))
     # Before the parts are sent, because it compares with the stored index.
-    told = _told_files(commit, decision)
+    told = _file_notes(commit, decision)
     for part in chain(changes.parts(), index, _pruning_parts(job, decision)):
         emit(part)
     decided = () if decision.refused else (decision.decided,)
@@ -309,7 +309,7 @@ def _write(
     )
 
 
-def _told_files(commit: CommitReading, decision: HeadDecision) -> list[str]:
+def _file_notes(commit: CommitReading, decision: HeadDecision) -> list[str]:
     """Return a sentence for each changed file that is not read, and for each changed ignore file."""
     found = [file for file in decision.reading.files if file.vacant or file.is_ignore_file]
     # The message about held deletions already names the files that hold them.

@@ -366,7 +366,7 @@ class WorkerProcess:
         await asyncio.wait(every, timeout=STOP_SECONDS)  # a process that it started may keep its pipes open
         for task in (*every, stop):
             task.cancel()
-        self._over()
+        self._end_work()
 
     async def _read_answers(self) -> None:
         output = self._process.stdout
@@ -389,7 +389,7 @@ class WorkerProcess:
             worker_log.feed(data)
         worker_log.feed(b"\n")
 
-    def _over(self) -> None:
+    def _end_work(self) -> None:
         """End all work with the error that the process ended."""
         self._stop.set()
         self.protections.cancel()

@@ -58,13 +58,13 @@ class _Redaction:
     def parts(self) -> Iterator[Changes]:
         """Search, and yield the rows. Raises _Obstacle."""
         steps = (self._redact_versions(), self._redact_status(), self._redact_quotes(), self._end_routes())
-        yield from self._parts.parts(chain(*steps, self._tell_audit()))
+        yield from self._parts.parts(chain(*steps, self._audit_event()))
 
     def _redact_versions(self) -> Iterator[int]:
         """Rewrite every version that has the text. Raises _Obstacle."""
         present = self._view.stored(self.project, [self.key]).get(self.key)
         for version in self._view.versions(self.project, self.key):
-            left = self._left(version, is_present=present is not None and present.version == version.version)
+            left = self._redacted(version, is_present=present is not None and present.version == version.version)
             if left is None:
                 continue
             self._rewritten.add(version.version)
@@ -74,7 +74,7 @@ class _Redaction:
             self._parts.rows.rewritten.append(version._replace(body=left.body, secrets=left.secrets))
             yield len(left.body) + len(left.secrets or b"")
 
-    def _left(self, version: records.VersionRow, *, is_present: bool) -> rendering.RedactedVersion | None:
+    def _redacted(self, version: records.VersionRow, *, is_present: bool) -> rendering.RedactedVersion | None:
         """Return a version without the text; None if it does not have it. Raises _Obstacle."""
         text, context = self._job.text, self._job.context
         secrets = None if self._job.dry_run or is_present else version.secrets
@@ -133,7 +133,7 @@ class _Redaction:
                 self._parts.rows.past_routes.append(row)
                 yield 0
 
-    def _tell_audit(self) -> Iterator[int]:
+    def _audit_event(self) -> Iterator[int]:
         job, detail = self._job, f"versions rewritten: {len(self.versions)}; places: {self.places}"
         event = (job.context.at, self.project, job.actor, "redacted", *self.key)
         self._parts.rows.audit.append(records.AuditRow(*event, request=job.request, detail=detail))

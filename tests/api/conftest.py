@@ -25,7 +25,7 @@ from tests.api.parts import Parts
 from tests.auth import directories
 from tests.repositories import Repository
 
-SECONDS = 20.0  # what takes longer does not happen
+SECONDS = 30.0  # what takes longer does not happen
 T = TypeVar("T")
 _numbers = itertools.count(1)
 

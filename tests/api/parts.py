@@ -32,7 +32,7 @@ from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
 from reconciler.review.service import Reviewing
-from reconciler.server import following
+from reconciler.server import mirror_folders
 from reconciler.server.parts import event_facts
 from reconciler.settings.repositories import Repository
 from reconciler.store.records import Committed
@@ -159,5 +159,5 @@ def destination(name: str, **metadata: Any) -> dict[str, Any]:
 
 
 def _place(source: Source, folder: Path) -> RemotePlace:
-    name = following.remote_place(source.url, source.credentials)
+    name = mirror_folders.remote_place(source.url, source.credentials)
     return RemotePlace(folder / "mirrors" / f"{name}.git", folder / "git" / name, folder / "mirrors")

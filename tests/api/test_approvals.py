@@ -317,7 +317,7 @@ async def test_an_approval_that_is_overtaken_changes_nothing(held: Held, service
     class Overtaken:
         """In place of the applier: something else is stored before."""
 
-        async def tell(self, record: Record, **options: Any) -> None:
+        async def store_record(self, record: Record, **options: Any) -> None:
             raise Moved(f"Something else is held by now than for {record}, {options}.")
 
     applier: Any = Overtaken()

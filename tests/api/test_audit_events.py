@@ -11,7 +11,7 @@ import api.app
 from api.calls import Services
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import Role
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.store.audit import RedactedEvents
 from tests import stores
@@ -223,7 +223,7 @@ async def test_a_run_or_a_notification_of_another_project_that_is_asked_for_is_a
         Cause(NotificationType.LOGS_UNROUTED, "hidden", project),
         Cause(NotificationType.DISK_LOW, f"hidden of {project}"),
     ]
-    await services.board.take(Look(Domain.DELIVERY, tuple(map(Finding, causes))))
+    await services.board.take(Observation(Domain.DELIVERY, tuple(map(Finding, causes))))
     pages = [one async for one in services.board.pages(sees=causes.__contains__, user=None)]
     told = [json.loads(one)["metadata"]["id"] for page in pages for one in page]
     await client.post("/v1/projects", json={"name": f"beside-{project}"})
@@ -242,7 +242,7 @@ async def test_a_run_or_a_notification_of_another_project_that_is_asked_for_is_a
         ("/v1/api/notifications/{id}", project),
         ("/v1/runs/{id}", project),
     ]
-    await services.board.take(Look(Domain.DELIVERY, ()))
+    await services.board.take(Observation(Domain.DELIVERY, ()))
 
 
 async def test_changes_of_access_say_where_they_came_from(services: Services) -> None:

@@ -13,7 +13,7 @@ from reconciler.auth import changes
 from reconciler.model.directory import Amendment, Audited, Member
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import Permission, Role, Scope
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from reconciler.ops import events as ops_events
 from reconciler.ops.events import Topic
 from reconciler.store.records import Committed, Named
@@ -116,16 +116,16 @@ async def test_what_the_store_does_not_tell_is_compared_while_somebody_follows(
     source.commit()
     await follow(f"of-{project}", source, project=project)
     await until(lambda: _knows_its_commit(services, project))
-    services.events.look()
+    services.events.compare()
     async with following(app, bearer(), ("X-Service-Project", project)) as stream:
-        services.events.look()
+        services.events.compare()
         found = services.repositories.reconciler(f"of-{project}")
         assert found is not None
         found.memory.seen = "f" * 40
-        services.events.look()
+        services.events.compare()
         finding = Finding(Cause(NotificationType.LOGS_UNROUTED, project=project))
-        await services.board.take(Look(Domain.DELIVERY, (finding,), frozenset({project})))
-        services.events.look()
+        await services.board.take(Observation(Domain.DELIVERY, (finding,), frozenset({project})))
+        services.events.compare()
         told = await stream.events(2)
     assert [one.event for one in told] == ["repository", "notification"]
     assert told[0].data == {"key": f"of-{project}", "project": project}
@@ -135,15 +135,15 @@ async def test_what_the_store_does_not_tell_is_compared_while_somebody_follows(
 async def test_everybody_is_told_of_what_they_may_read_alone(app: ASGIApp, services: Services, project: str) -> None:
     await services.accounts.ensure_project(f"{project}-other")
     viewer = await make_key(services, Role.VIEWER, project=project)
-    services.events.look()  # at what other tests left
+    services.events.compare()  # at what other tests left
     async with following(app, bearer(viewer)) as stream, following(app, bearer()) as everything:
-        await services.board.take(Look(Domain.DISK, (Finding(Cause(NotificationType.DISK_LOW)),)))
-        services.events.look()
+        await services.board.take(Observation(Domain.DISK, (Finding(Cause(NotificationType.DISK_LOW)),)))
+        services.events.compare()
         await apply(services, f"{project}-other", "hidden")
         await apply(services, project, "shown")
         (told,) = await stream.events(1)
         both = [one for one in await everything.events(3) if one.event == "resource"]
-    await services.board.take(Look(Domain.DISK, ()))
+    await services.board.take(Observation(Domain.DISK, ()))
     assert told.data["key"] == "Destination/shown"
     assert keys(both) == ["Destination/hidden", "Destination/shown"]
 

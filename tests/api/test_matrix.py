@@ -19,7 +19,7 @@ from api.repositories import shown_repository
 from reconciler.model.directory import Amendment, Audited
 from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from reconciler.review import kept_plans
 from tests.api import callers, parts
 from tests.api.callers import OTHER, OWN, UNKNOWN, Answer, Caller, ask
@@ -267,7 +267,7 @@ async def world(populated: Populated, tmp_path_factory: pytest.TempPathFactory) 
 async def _notified(board: Board, project: str) -> str:
     """A notification of a project; its id."""
     found = Finding(Cause(NotificationType.LOGS_UNROUTED, project=project))
-    await board.take(Look(Domain.DELIVERY, (found,), frozenset({project})))
+    await board.take(Observation(Domain.DELIVERY, (found,), frozenset({project})))
     newest = (await boards.shown(board, limit=1))[0]
     return str(newest["metadata"]["id"])
 

@@ -10,7 +10,7 @@ import pytest
 from api.calls import Services
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import LOCAL, Role
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from tests.api.conftest import Populated, connect, make_key
 
 pytestmark = pytest.mark.anyio
@@ -30,9 +30,9 @@ async def told(services: Services, project: str) -> AsyncIterator[None]:
         Cause(NotificationType.DISK_LOW, project),
         Cause(NotificationType.STORE_DEGRADED, project, user="id-nobody"),
     ]
-    await services.board.take(Look(Domain.DELIVERY, tuple(map(Finding, causes))))
+    await services.board.take(Observation(Domain.DELIVERY, tuple(map(Finding, causes))))
     yield
-    await services.board.take(Look(Domain.DELIVERY, ()))
+    await services.board.take(Observation(Domain.DELIVERY, ()))
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ async def test_a_viewer_sees_those_of_the_project_alone(services: Services, proj
 
 async def test_what_names_keys_is_seen_by_whoever_manages_them(services: Services, project: str) -> None:
     causes = [Cause(NotificationType.KEYS_TO_REVIEW, project, where) for where in (project, "")]
-    await services.board.take(Look(Domain.KEYS, tuple(map(Finding, causes))))
+    await services.board.take(Observation(Domain.KEYS, tuple(map(Finding, causes))))
     seen: dict[Role, tuple[list[str], int]] = {}
     async with connect(services) as root:
         assert await types(root, "?limit=2") == ["KeysToReview", "KeysToReview"]
@@ -93,7 +93,7 @@ async def test_what_names_keys_is_seen_by_whoever_manages_them(services: Service
         key = await make_key(services, role, project=project)
         async with connect(services, key=key) as client:
             seen[role] = await types(client), (await client.get(f"{LIST}/{identifier}")).status_code
-    await services.board.take(Look(Domain.KEYS, ()))
+    await services.board.take(Observation(Domain.KEYS, ()))
     assert seen == {Role.ADMIN: (["KeysToReview"], 200), Role.USER: ([], 404), Role.VIEWER: ([], 404)}
 
 
@@ -130,7 +130,7 @@ async def test_a_status_that_there_is_not_is_refused(person: httpx2.AsyncClient,
 
 async def test_a_person_reads_and_dismisses(populated: Populated, person: httpx2.AsyncClient) -> None:
     board = populated.parts.services.board
-    await board.take(Look(Domain.DISK, (Finding(Cause(NotificationType.DISK_LOW)),)))
+    await board.take(Observation(Domain.DISK, (Finding(Cause(NotificationType.DISK_LOW)),)))
     identifier = (await first(person))["metadata"]["id"]
     for status, is_hidden in (("read", False), ("dismissed", True), ("unread", False)):
         answer = await person.post(f"{LIST}/{identifier}/status", json={"userStatus": status})
@@ -141,7 +141,7 @@ async def test_a_person_reads_and_dismisses(populated: Populated, person: httpx2
             is_hidden,
         )
         assert await first(person) == shown
-    await board.take(Look(Domain.DISK, ()))
+    await board.take(Observation(Domain.DISK, ()))
 
 
 async def test_the_page_that_notifications_lead_to_is_there_for_everybody(services: Services) -> None:

@@ -140,12 +140,90 @@ def test_a_secret_that_the_service_holds_is_never_rendered() -> None:
     assert "${env:NAME}" in caught.value.reason
 
 
+def test_a_value_of_a_parameter_that_the_type_does_not_define_is_left_out() -> None:
+    plain: dict[str, Value] = {"sources": [component("otlp")], "destinations": [component("debug")]}
+    for value in ("(sensitive)", "${file:token}"):
+        assert rendered({**plain, "sources": [component("otlp", grpc_max_connection_idle=value)]}) == rendered(plain)
+
+
+def test_a_template_that_needs_such_a_value_says_so() -> None:
+    needing: Value = {"logs": {"receivers": "- otlp: {{ .token }}"}}
+    with pytest.raises(Unrenderable) as caught:
+        rendered(
+            {"sources": [component("needing", token="(sensitive)")], "destinations": [component("debug")]},
+            {Key("SourceType", "needing"): needing},
+        )
+    assert (caught.value.parameter, caught.value.line) == ("token", 1)
+    assert "the service holds the value of `token` as a secret" in caught.value.reason
+
+
+def test_the_signals_of_a_component_by_hand_may_be_written_large_as_elsewhere() -> None:
+    by_hand = component("custom", telemetry_types=["Logs", "Traces"], configuration="otlp_http: {endpoint: 'http://a'}")
+    whole = result({"sources": [component("otlp")], "destinations": [by_hand]})
+    assert [*pipelines(whole)] == ["logs/source0__destination0-0", "traces/source0__destination0-0"]
+
+
+def test_a_port_of_0_and_files_of_tls() -> None:
+    files: dict[str, Value] = {"cert_file": "/c.pem", "key_file": "/k.pem", "mutual_tls": True, "ca_file": "/a.pem"}
+    source = component("otlp", grpc_port=0, enable_tls=True, **files)
+    whole = result({"sources": [source], "destinations": [component("debug")]})
+    shown = {"cert_file": "/c.pem", "key_file": "/k.pem", "client_ca_file": "/a.pem"}
+    assert whole["receivers"]["otlp/source0"]["protocols"] == {"http": {"endpoint": "127.0.0.1:4318", "tls": shown}}
+
+
+def test_what_a_file_is_parsed_for() -> None:
+    source = component(
+        "file",
+        parse_format="json",
+        parse_timestamp=True,
+        timestamp_field="at",
+        parse_timestamp_format="Epoch",
+        epoch_timestamp_format="ms",
+        timezone="Europe/Berlin",
+        parse_severity=True,
+        severity_field="level",
+        multiline_parsing="specify line end",
+        multiline_line_start_pattern="^a",
+        multiline_line_end_pattern="z$",
+        include_file_name_attribute=False,
+        include_file_path_attribute=True,
+        include_file_path_resolved_attribute=True,
+        poll_interval=500,
+        max_concurrent_files=3,
+    )
+    whole = result({"sources": [source], "destinations": [component("debug")]})
+    assert whole["receivers"]["filelog/source0"] == {
+        "include": ["/var/log/*.log"],
+        "start_at": "end",
+        "encoding": "utf-8",
+        "include_file_name": False,
+        "include_file_path": True,
+        "include_file_path_resolved": True,
+        "multiline": {"line_end_pattern": "z$"},
+        "poll_interval": "500ms",
+        "max_concurrent_files": 3,
+        "attributes": {"log_type": "file"},
+        "operators": [
+            {
+                "type": "json_parser",
+                "parse_to": "attributes",
+                "severity": {"parse_from": "attributes.level"},
+                "timestamp": {
+                    "parse_from": "attributes.at",
+                    "layout_type": "epoch",
+                    "layout": "ms",
+                    "location": "Europe/Berlin",
+                },
+            }
+        ],
+    }
+
+
 def test_a_file_that_the_service_holds_is_never_rendered() -> None:
     held = "Destination 0 (in place): the service holds the value of `{}` as a secret"
     says_so: Value = {"name": "verbosity", "value": "${file:token}", "sensitive": True}
     for destination, name in (
         (component("otlphttp", headers={"Authorization": "${file:gateway/token}"}), "headers"),
-        (component("debug", unknown="${file:token}"), "unknown"),
         ({**component("debug"), "parameters": [says_so]}, "verbosity"),
     ):
         with pytest.raises(Unrenderable) as caught:

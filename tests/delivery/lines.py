@@ -58,15 +58,19 @@ class Line:
         """Log records with these bodies."""
         return send(self.daemon, *texts, label=label or self.name)
 
-    def sent(self, *texts: str) -> None:
-        """The same, which are taken, after a change of the endpoint as soon as the routes are read."""
+    def answered(self, *texts: str, label: str | None = None) -> Answer:
+        """The same; after a change, the answer once the routes are read."""
 
         def said() -> Answer | None:
-            answer = self.send(*texts)
+            answer = self.send(*texts, label=label)
             is_reading = answer.status == 503 and "reading the project's Configurations" in answer.body["message"]
             return None if is_reading else answer
 
-        answer = daemons.until(said, f"{texts} are answered when the routes are read")
+        return daemons.until(said, f"{texts} are answered when the routes are read")
+
+    def sent(self, *texts: str) -> None:
+        """The same, which are taken."""
+        answer = self.answered(*texts)
         assert (answer.status, answer.body) == (200, {}), answer
 
     def shown(self) -> dict[str, Any] | None:

@@ -53,7 +53,7 @@ def test_a_record_arrives_with_its_headers_and_is_counted(line: Line, sink: Sink
 def test_what_no_configuration_takes_is_refused_in_part_and_counted(daemon: Daemon, line: Line) -> None:
     line.begin()
     before = daemon.get("/v1/deliveries").body["unrouted"]["records"]
-    answer = line.send("nowhere", "to go", label="nobody")
+    answer = line.answered("nowhere", "to go", label="nobody")
     assert answer.status == 200
     assert int(answer.body["partialSuccess"]["rejectedLogRecords"]) == 2
     assert "status.delivery" in answer.body["partialSuccess"]["errorMessage"]
@@ -150,7 +150,7 @@ def test_records_arrive_without_a_disk(line: Line, kind: str) -> None:
 def test_without_a_queue_the_sender_is_told_what_the_endpoint_said(line: Line, sink: Sink) -> None:
     line.begin(sending_queue_enabled=False)
     sink.script(sinks.says(500), sinks.says(200))
-    refused = line.send("again")
+    refused = line.answered("again")
     assert refused.status == 503
     assert "retry-after" in refused.headers
     assert "500" in str(refused.body)
@@ -166,7 +166,7 @@ def test_one_full_destination_refuses_the_whole_request(daemon: Daemon, line: Li
     line.sent(*first)
     line.route(line.name, other.name)
     other.becomes(lambda found: line.name in found["configurations"], "it is routed to")
-    refused = line.send("second")
+    refused = line.answered("second")
     assert refused.status == 503
     assert 1 <= int(refused.headers["retry-after"]) <= 5
     assert line.name in str(refused.body)
@@ -181,7 +181,7 @@ def test_what_is_more_than_a_queue_may_ever_hold_is_not_to_be_sent_again(daemon:
     small = {"type": "file_storage", "parameters": [{"name": "max_bytes", "value": 1 << 20}]}
     lines.apply(daemon, lines.resource("Extension", "small", small))
     line.begin(persistent_queue_storage="small")
-    refused = line.send("x" * (1 << 20))
+    refused = line.answered("x" * (1 << 20))
     assert refused.status == 413
     assert "retry-after" not in refused.headers
     line.sent("it fits")

@@ -88,10 +88,11 @@ def test_who_sends_too_many_records_is_told_to_wait_and_nobody_else(daemon: Daem
     line = Line(daemon, sink).begin()
     made = daemon.post("/v1/api-keys", {"name": "hasty", "role": "user", "scopes": ["logs"]}, project="default")
     key = str(made.body["apiKey"]["key"])
-    many = [f"canary-body {place}" for place in range(2 * RECORDS_PER_SECOND)]
+    many = [f"canary-body {place}" for place in range(4 * RECORDS_PER_SECOND)]  # three seconds too many
     assert lines.send(daemon, *many, label=line.name, key=key).status == 200
     refused = lines.send(daemon, "canary-body too soon", label=line.name, key=key)
-    assert (refused.status, refused.headers["retry-after"], refused.body["code"]) == (429, "1", 8)
+    assert (refused.status, refused.body["code"]) == (429, 8)
+    assert 1 <= int(refused.headers["retry-after"]) <= 3
     line.sent("canary-body of another")
     daemons.until(
         lambda: lines.send(daemon, "canary-body in time", label=line.name, key=key).status == 200 or None, "it is taken"

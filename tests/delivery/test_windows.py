@@ -106,7 +106,7 @@ def test_what_failed_waits_for_the_next_window_also_after_a_restart(line: Line, 
 
 def test_without_a_queue_a_closed_window_refuses_and_a_test_goes_through_it(line: Line, sink: Sink) -> None:
     line.begin(delivery_schedule=closed_now(), sending_queue_enabled=False)
-    answer = line.send("canary-body")
+    answer = line.answered("canary-body")
     assert answer.status == 503
     assert int(answer.headers["retry-after"]) >= 1
     assert f"The delivery window of {line.name} is closed." in str(answer.body)

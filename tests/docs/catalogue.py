@@ -42,7 +42,7 @@ def page() -> str:
 def _section(key: Key, told: dict[Key, dict[str, str]]) -> str:
     """Return the section of a type. Parameters that an earlier one has in the same words are only named."""
     document = cast("dict[str, Any]", builtins.built_in()[key])
-    own = {each["name"]: f"| {' | '.join(_row(each))} |\n" for each in document["spec"]["parameters"]}
+    own = {each["name"]: f"|{'|'.join(_row(each))}|\n" for each in document["spec"]["parameters"]}
     shared: dict[Key, list[str]] = {
         one: [name for name in own if rows.get(name) == own[name]] for one, rows in told.items()
     }
@@ -54,7 +54,7 @@ def _section(key: Key, told: dict[Key, dict[str, str]]) -> str:
     if again and closest is not None:
         parts.append(f"As [{closest.kind} {closest.name}](#{closest.kind.lower()}-{closest.name}): {_named(again)}.")
     if rows:
-        parts.append(f"| parameter | type | default | meaning |\n|---|---|---|---|\n{rows.rstrip()}")
+        parts.append(f"|parameter|type|default|meaning|\n|---|---|---|---|\n{rows.rstrip()}")
     return "".join(f"\n{part}\n" for part in parts)
 
 

@@ -60,7 +60,11 @@ def test_a_key_is_made_and_shows_what_the_page_shows(tmp_path: Path) -> None:
         key = program(*words).out.strip()
         daemon.state_of("telemetry", "ready")
         start = curl.rpartition("| grep ^")[2]
-        assert [line for line in scrape(daemon, key=key).text.splitlines() if line.startswith(start)] == told
+
+        def shown() -> bool:  # a moment after the store shows it
+            return [line for line in scrape(daemon, key=key).text.splitlines() if line.startswith(start)] == told
+
+        daemons.until(shown, f"it shows {told}")
 
 
 def test_a_log_line_looks_like_that() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.remotes.credentials import ANONYMOUS
-from reconciler.server import following
+from reconciler.server import mirror_folders
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import destination
@@ -50,5 +50,5 @@ def test_the_commands_at_the_top_are_those_of_the_session() -> None:
 def test_the_folder_that_is_removed_is_a_mirror() -> None:
     (_, steps) = pages.blocks(PAGE, "sh")
     (pattern,) = re.findall(r"^rm -r (.+)$", steps, re.MULTILINE)
-    mirror = f"{following.MIRRORS}/{following.remote_place('/srv/git/telemetry.git', ANONYMOUS)}.git"
+    mirror = f"{mirror_folders.MIRRORS}/{mirror_folders.remote_place('/srv/git/telemetry.git', ANONYMOUS)}.git"
     assert fnmatch(f"/var/lib/reconciler/{mirror}", pattern)

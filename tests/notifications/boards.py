@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.settings.models import AlertTarget
 from reconciler.store.operations import SqliteOperations
@@ -36,9 +36,9 @@ def target(name: str, **given: Any) -> AlertTarget:
     return AlertTarget.model_validate({"name": name, **given})
 
 
-def look(*findings: Finding) -> Look:
-    """A look at all repositories."""
-    return Look(Domain.REPOSITORIES, findings)
+def observation(*findings: Finding) -> Observation:
+    """An observation of all repositories."""
+    return Observation(Domain.REPOSITORIES, findings)
 
 
 class World:

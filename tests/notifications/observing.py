@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import ledger
-from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification
+from reconciler.notifications.models import Cause, Domain, Finding, Notification, Observation
 from reconciler.settings.models import AlertTarget
 
 START = datetime(2026, 11, 22, 2, 0, 0, tzinfo=UTC)
@@ -33,11 +33,11 @@ class Book:
         self.new_id = ids()
         self.targets = targets
 
-    def look(
+    def observe(
         self, *findings: Finding, now: datetime, part: str | None = None, most: int = 10_000
     ) -> list[Notification]:
         """A look at all repositories, or those of one project; what it changes, which is kept."""
-        look = Look(Domain.REPOSITORIES, findings, None if part is None else frozenset({part}))
+        look = Observation(Domain.REPOSITORIES, findings, None if part is None else frozenset({part}))
         changes = ledger.changes(self.kept.values(), look, now=now, new_id=self.new_id, targets=self.targets, most=most)
         self.kept |= {one.id: one for one in changes}
         return changes

@@ -55,13 +55,13 @@ def brief(found: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 def becomes(daemon: Daemon, project: str, *expected: tuple[str, str]) -> list[dict[str, Any]]:
     """The notifications of a project, once they are these, newest first."""
 
-    def look() -> list[dict[str, Any]] | None:
+    def observe() -> list[dict[str, Any]] | None:
         found = notifications(daemon, project)
         return found if brief(found) == [*expected] else None
 
     try:
         what = f"the notifications of {project} are {expected}"
-        return daemons.until(look, what, seconds=daemons.ANSWER_SECONDS)  # of 10,000 resources, a few
+        return daemons.until(observe, what, seconds=daemons.ANSWER_SECONDS)  # of 10,000 resources, a few
     except AssertionError as late:
         raise AssertionError(f"they are {brief(notifications(daemon, project))}") from late
 

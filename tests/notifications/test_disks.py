@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import service_observers
-from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
 
 pytestmark = pytest.mark.anyio
 
@@ -35,18 +35,18 @@ async def test_folders_of_one_disk_are_told_together_by_the_first(tmp_path: Path
     queues = tmp_path / "queues"
     queues.mkdir()
     observer = service_observers.DiskObserver((tmp_path, queues, tmp_path / "absent"), reserve=ALL)
-    assert await observer.look() == Look(Domain.DISK, (beyond(tmp_path),))
+    assert await observer.observe() == Observation(Domain.DISK, (beyond(tmp_path),))
 
 
 async def test_each_disk_is_told_of(tmp_path: Path) -> None:
     other = Path("/proc")  # a file system of its own on every Linux
     observer = service_observers.DiskObserver((tmp_path, other), reserve=ALL)
-    look = await observer.look()
+    look = await observer.observe()
     assert look.findings == (beyond(tmp_path), beyond(other))
 
 
 async def test_a_disk_with_room_is_not_told_of(tmp_path: Path) -> None:
-    assert await service_observers.DiskObserver((tmp_path,), reserve=-ALL).look() == Look(Domain.DISK, ())
+    assert await service_observers.DiskObserver((tmp_path,), reserve=-ALL).observe() == Observation(Domain.DISK, ())
 
 
 def beyond(folder: Path) -> Finding:

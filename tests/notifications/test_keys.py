@@ -95,15 +95,15 @@ async def test_what_is_to_be_reviewed_is_looked_for_again_when_people_or_keys_ch
     clock, ends = Moment(), rfc3339(START + timedelta(hours=1))
     directory = directories.directory(made_by("user:ada", 1, expires_at=ends), made_by("user:ada", 2))
     observer = service_observers.KeyObserver(lambda: directory, clock=clock)
-    look = await observer.look()
+    look = await observer.observe()
     assert (look.domain, look.findings, look.projects) == (Domain.KEYS, (), None)
     directory = replace(directory, members={})
     for named in (("a pipeline (K1)", "a pipeline (K2)"), ("a pipeline (K2)",)):
-        look = await observer.look()
+        look = await observer.observe()
         [finding] = look.findings
         assert finding.cause == Cause(NotificationType.KEYS_TO_REVIEW, "user:ada", "payments")
         assert (finding.severity, finding.details) == (Severity.WARNING, f"{', '.join(named)}.")
         clock.pass_(hours=1)
     directory = replace(directory, keys={})
-    look = await observer.look()
+    look = await observer.observe()
     assert look.findings == ()

@@ -21,7 +21,7 @@ from reconciler.model.errors import OPEN_FILES
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications import certificates, observers, service_observers
-from reconciler.notifications.models import Cause, Finding, Look
+from reconciler.notifications.models import Cause, Finding, Observation
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import Attention, CommitFigures, DeprecatedRow, ResourceChange, Some, StoreFigures
 from tests import entries
@@ -73,12 +73,12 @@ def lane(
     return Lane("default", "siem", "disk x", destination, queue, exporter)
 
 
-def brief(look: Look) -> list[tuple[str, str, Severity, bool]]:
+def brief(look: Observation) -> list[tuple[str, str, Severity, bool]]:
     """Of each finding its type, subject and severity, and whether it only keeps what is open."""
     return [(one.cause.type.value, one.cause.subject, one.severity, one.fading) for one in look.findings]
 
 
-def looked_at(look: Look) -> list[str]:
+def looked_at(look: Observation) -> list[str]:
     """The projects that were looked at."""
     return sorted(look.projects or ())
 
@@ -113,7 +113,7 @@ def long_there(deliveries: Deliveries, clock: Moment) -> observers.DeliveryObser
 async def test_a_queue_is_nearly_full_before_it_is_full(clock: Moment, thousands: int, expected: list[object]) -> None:
     deliveries = Deliveries([lane(clock, depth=Depth(batches=1, records=thousands * 1000))])
     observer = long_there(deliveries, clock)
-    found = [one for one in brief(await observer.look()) if one[0] == "QueueNearlyFull"]
+    found = [one for one in brief(await observer.observe()) if one[0] == "QueueNearlyFull"]
     assert found == expected
 
 
@@ -136,13 +136,13 @@ async def test_an_endpoint_fails_when_it_is_down_or_has_taken_nothing_for_a_whil
     deliveries = Deliveries()
     observer = long_there(deliveries, clock)
     deliveries.lanes.append(lane(clock, state=state, failing=failing))
-    look = await observer.look()
+    look = await observer.observe()
     assert brief(look) == ([("DeliveryFailing", "siem", Severity.ERROR, False)] if is_told else [])
     assert "canary" not in repr(look)
 
 
 async def test_of_an_endpoint_that_fails_the_last_failure_is_told(clock: Moment) -> None:
-    look = await long_there(Deliveries([lane(clock, state=ExporterState.DOWN)]), clock).look()
+    look = await long_there(Deliveries([lane(clock, state=ExporterState.DOWN)]), clock).observe()
     assert [(one.title, one.details) for one in look.findings] == [
         ("Nothing gets through to the destination siem", "The destination siem answered 503.")
     ]
@@ -150,7 +150,7 @@ async def test_of_an_endpoint_that_fails_the_last_failure_is_told(clock: Moment)
 
 async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, depth=Depth(dead_batches=2)), lane(clock, depth=Depth(dead_batches=1))])
-    look = await long_there(deliveries, clock).look()
+    look = await long_there(deliveries, clock).observe()
     [found] = look.findings
     assert (found.cause.type, found.details) == (
         NotificationType.DEAD_LETTERS,
@@ -168,7 +168,7 @@ async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) ->
     ],
 )
 async def test_damaged_queue_files_and_lost_batches_are_told(clock: Moment, depth: Depth, expected: object) -> None:
-    look = await delivering(Deliveries([lane(clock, depth=depth)]), clock).look()
+    look = await delivering(Deliveries([lane(clock, depth=depth)]), clock).observe()
     found = [one for one in look.findings if one.cause.type is NotificationType.QUEUE_DAMAGED]
     assert [(one.severity, one.details) for one in found] == ([] if expected is None else [expected])
 
@@ -188,7 +188,7 @@ async def test_too_many_open_files_are_told_until_there_are_fewer(
                 path.unlink()
             for one in range(number + 1):  # and the folder itself
                 (folder / str(one)).touch()
-            look = await observer.look()
+            look = await observer.observe()
             told.append([(one.fading, one.details) for one in look.findings])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -201,18 +201,18 @@ async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Mo
     deliveries = Deliveries(unrouted={"default": 40})
     observer = delivering(deliveries, clock)
     told = [("LogsUnrouted", "", Severity.WARNING, False)]
-    assert brief(await observer.look()) == told
+    assert brief(await observer.observe()) == told
     clock.pass_(minutes=14)
-    assert brief(await observer.look()) == told
+    assert brief(await observer.observe()) == told
     deliveries.unrouted["default"] = 41
-    assert brief(await observer.look()) == told
+    assert brief(await observer.observe()) == told
     clock.pass_(minutes=15)
-    assert brief(await observer.look()) == []
+    assert brief(await observer.observe()) == []
 
 
 async def test_of_a_project_whose_routes_are_not_known_yet_nothing_is_said(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, state=ExporterState.DOWN)], {"default": 1}, projects=("other",))
-    look = await long_there(deliveries, clock).look()
+    look = await long_there(deliveries, clock).observe()
     assert (look.projects, look.findings) == (frozenset({"other"}), ())
 
 
@@ -220,11 +220,11 @@ async def test_what_a_service_that_just_started_cannot_know_ends_nothing(clock: 
     deliveries = Deliveries([lane(clock, depth=Depth(batches=1))])
     observer = delivering(deliveries, clock)
     waiting = ("DeliveryFailing", "siem", Severity.ERROR, True)
-    assert brief(await observer.look()) == [waiting, ("LogsUnrouted", "", Severity.WARNING, True)]
+    assert brief(await observer.observe()) == [waiting, ("LogsUnrouted", "", Severity.WARNING, True)]
     clock.pass_(minutes=15)
-    assert brief(await observer.look()) == [waiting]
+    assert brief(await observer.observe()) == [waiting]
     deliveries.lanes[:] = [lane(clock)]
-    assert brief(await observer.look()) == []
+    assert brief(await observer.observe()) == []
 
 
 class Stored:
@@ -259,53 +259,53 @@ class Stored:
 async def test_a_store_that_cannot_be_written_is_told_until_something_is_written(clock: Moment) -> None:
     stored: Any = Stored()
     observer = service_observers.StoreObserver(stored, unwritten=str, clock=clock)
-    assert brief(await observer.look()) == []
+    assert brief(await observer.observe()) == []
     stored.commits.failed += 1
     told = [("StoreDegraded", "", Severity.CRITICAL, False)]
-    assert [brief(await observer.look()), brief(await observer.look())] == [told, told]
+    assert [brief(await observer.observe()), brief(await observer.observe())] == [told, told]
     stored.commits.seconds.note(0.1)
-    assert brief(await observer.look()) == []
+    assert brief(await observer.observe()) == []
     stored.commits.failed += 1
-    assert brief(await observer.look()) == told
+    assert brief(await observer.observe()) == told
     clock.pass_(minutes=10)
-    assert brief(await observer.look()) == []
+    assert brief(await observer.observe()) == []
 
 
 async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: Moment) -> None:
     stored: Any = Stored()
     observer = service_observers.StoreObserver(stored, unwritten=str, clock=clock)
     stored.fault = StoreFault("The store could not be read.")
-    look = await observer.look()
+    look = await observer.observe()
     assert [one.details for one in look.findings] == ["The store could not be read."]
     stored.fault = None
-    assert brief(await observer.look()) == []
+    assert brief(await observer.observe()) == []
 
 
 async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_cannot(clock: Moment) -> None:
     stored: Any = Stored()
     why = ["", "The notifications could not be written.", ""]
     observer = service_observers.StoreObserver(stored, unwritten=lambda: why.pop(0), clock=clock)
-    assert brief(await observer.look()) == []
-    look = await observer.look()
+    assert brief(await observer.observe()) == []
+    look = await observer.observe()
     assert [one.details for one in look.findings] == ["The notifications could not be written."]
-    assert brief(await observer.look()) == []
+    assert brief(await observer.observe()) == []
 
 
 async def test_a_project_is_looked_at_when_the_service_starts_and_after_it_changed() -> None:
     stored: Any = Stored()
     observer = observers.ConfigurationObserver(stored, monotonic=lambda: 0.0)
-    assert looked_at(await observer.look()) == ["acme", "default"]
-    assert looked_at(await observer.look()) == []
+    assert looked_at(await observer.observe()) == ["acme", "default"]
+    assert looked_at(await observer.observe()) == []
     observer.heard(ResourceChange("telemetry", project="acme"))
     observer.heard(ResourceChange("telemetry", project="acme"))
     observer.heard(ResourceChange(None, changed=False, project="default"))
-    assert looked_at(await observer.look()) == ["acme"]
+    assert looked_at(await observer.observe()) == ["acme"]
     stored.fault = StoreFault("The store could not be read.")
     observer.heard(ResourceChange(None, project="default"))
     with pytest.raises(StoreFault):
-        await observer.look()
+        await observer.observe()
     stored.fault = None
-    assert looked_at(await observer.look()) == ["default"]
+    assert looked_at(await observer.observe()) == ["default"]
 
 
 async def test_a_look_that_fails_at_a_later_project_loses_none_of_those_before_it() -> None:
@@ -313,26 +313,26 @@ async def test_a_look_that_fails_at_a_later_project_loses_none_of_those_before_i
     stored.faulty, stored.fault = ["default"], StoreFault("The store could not be read.")
     observer = observers.ConfigurationObserver(stored, monotonic=lambda: 0.0)
     with pytest.raises(StoreFault):
-        await observer.look()
+        await observer.observe()
     stored.fault = None
-    assert looked_at(await observer.look()) == ["acme", "default"]
+    assert looked_at(await observer.observe()) == ["acme", "default"]
 
 
 async def test_a_project_that_takes_long_is_left_twenty_times_as_long() -> None:
     stored: Any = Stored()
     times = iter([0.0, 1.0, 1.0, 1.0, 20.9, 21.0, 21.0])
     observer = observers.ConfigurationObserver(stored, monotonic=lambda: next(times))
-    await observer.look()
+    await observer.observe()
     observer.heard(ResourceChange(None, project="acme"))
-    assert looked_at(await observer.look()) == []
-    assert looked_at(await observer.look()) == ["acme"]
+    assert looked_at(await observer.observe()) == []
+    assert looked_at(await observer.observe()) == ["acme"]
 
 
 async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
     stored: Any = Stored()
     old = DeprecatedRow("SourceType", "old", "Use new.", Some(2, ("Source a", "Source b")))
     stored.found = Attention(Some(7, ("a", "b")), (old,), Some(1, ("c",)), Some(1, ("Source s",)))
-    look = await observers.ConfigurationObserver(stored, monotonic=lambda: 0.0).look()
+    look = await observers.ConfigurationObserver(stored, monotonic=lambda: 0.0).observe()
     assert [(*one.cause[:2], one.title, one.details) for one in look.findings if one.cause.project == "acme"] == [
         (
             NotificationType.CONFIGURATION_INCOMPLETE,
@@ -355,7 +355,7 @@ async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
     ]
 
 
-def first_of_each(look: Look) -> list[Finding]:
+def first_of_each(look: Observation) -> list[Finding]:
     """The findings that count: of each cause the first."""
     found: dict[Cause, Finding] = {}
     for one in look.findings:
@@ -422,7 +422,7 @@ async def test_certificates_are_told_of_in_time(
         c=bundle,
         d=authority.bundle,
     )
-    found = first_of_each(await observer.look())
+    found = first_of_each(await observer.observe())
     subjects = [str(made.chain), str(authority.bundle), str(bundle), "siem cert_file", "siem ca_file"]
     assert [(one.cause.subject, one.severity) for one in found] == (
         [] if expected is None else [(subject, expected) for subject in subjects]
@@ -439,16 +439,16 @@ async def test_files_are_read_again_after_a_while(tmp_path: Path, clock: Moment)
     shutil.copy(old, file)
     clock.instant = end_of(old)
     observer = watching(tmp_path, clock, certificate=file, deliveries=deliveries)
-    assert len((await observer.look()).findings) == 1
+    assert len((await observer.observe()).findings) == 1
     file.write_text("")
-    assert not (await observer.look()).findings[0].fading
+    assert not (await observer.observe()).findings[0].fading
     clock.pass_(seconds=certificates.EVERY.total_seconds() - 1)
-    assert not (await observer.look()).findings[0].fading
+    assert not (await observer.observe()).findings[0].fading
     clock.pass_(seconds=1)
-    assert (await observer.look()).findings[0].fading
+    assert (await observer.observe()).findings[0].fading
     shutil.copy(new, file)
     clock.pass_(seconds=-1)  # a clock that was set back keeps nothing from being read
-    assert not (await observer.look()).findings[0].fading
+    assert not (await observer.observe()).findings[0].fading
 
 
 async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path, clock: Moment) -> None:
@@ -459,7 +459,7 @@ async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path,
     observer = watching(tmp_path, clock, certificate=old)
 
     async def subjects() -> list[str]:
-        return [subject for _, subject, _, _ in brief(await observer.look())]
+        return [subject for _, subject, _, _ in brief(await observer.observe())]
 
     assert await subjects() == [str(old)]
     observer.again(certificate=new)

@@ -24,7 +24,7 @@ from reconciler.server.notifying import CONNECTIONS
 from reconciler.settings import bounded_io
 from reconciler.settings.models import AlertTarget
 from tests.notifications import boards
-from tests.notifications.boards import PLACE, World, finding, look
+from tests.notifications.boards import PLACE, World, finding, observation
 from tests.servers import sinks
 from tests.servers.certificates import Authority
 from tests.servers.sinks import Received, Sink
@@ -116,9 +116,9 @@ async def test_what_begins_and_what_ends_arrives_signed_over_the_bytes_that_came
     secret.write_text(f"{SECRET}\n")
     with sinks.listening() as sink:
         async with started(world, to(sink, secretFile=secret)) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             await nothing_left(service)
-            await service.board.take(look())
+            await service.board.take(observation())
             await nothing_left(service)
     first, second = sink.received
     assert [one.header("webhook-signature") for one in (first, second)] == [signature(first), signature(second)]
@@ -139,7 +139,7 @@ async def test_what_a_server_does_not_take_is_sent_again_as_it_was(world: World,
     with sinks.listening() as sink:
         sink.script(sinks.says(500), sinks.reset(), sinks.says(429, headers=(("Retry-After", "120"),)), sinks.says(204))
         async with started(world, to(sink, secretFile=secret)) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             await nothing_left(service)
             waits = service.waits
     assert len({one.body for one in sink.received}) == 1
@@ -155,7 +155,7 @@ async def test_one_that_is_taken_by_nobody_is_given_up_after_an_hour_and_the_log
     with sinks.listening() as sink:
         sink.script(sinks.says(503))
         async with started(world, to(sink)) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             begun = world.clock()
             await nothing_left(service)
     assert 3600 <= (world.clock() - begun).total_seconds() < 3600 + 66
@@ -172,11 +172,11 @@ async def test_what_is_too_old_at_a_start_is_not_tried_and_what_is_new_is(
     found = [finding(f"r{number}") for number in range(3)]
     with sinks.listening() as sink:
         async with world.board(to(sink)) as board:
-            await board.take(look(*found))
+            await board.take(observation(*found))
         world.pass_(hours=1)
         async with started(world, to(sink)) as service:
             await until(lambda: service.box.tallies() == [AlertTally("operators", 0, 0, 3, 0)])
-            await service.board.take(look(*found, finding("fresh")))
+            await service.board.take(observation(*found, finding("fresh")))
             await until(lambda: service.box.tallies() == [AlertTally("operators", 4, 0, 3, 0)])
     assert [about(one) for one in sink.received] == ["fresh", "r0", "r1", "r2"]
     assert caplog.messages == ["3 alerts to operators given up: an hour old."]
@@ -189,7 +189,7 @@ async def test_one_that_is_refused_is_given_up_soon_and_those_behind_it_go_on(
     with sinks.listening() as sink:
         sink.script(*[sinks.says(status)] * 3, sinks.says(200))
         async with started(world, to(sink)) as service:
-            await service.board.take(look(finding("a"), finding("b")))
+            await service.board.take(observation(finding("a"), finding("b")))
             await until(lambda: service.box.tallies() == [AlertTally("operators", 2, 3, 1, 0)])
     assert [about(one) for one in sink.received] == ["a", "a", "a", "b", "a"]
     first, given_up = caplog.messages
@@ -203,7 +203,7 @@ async def test_what_may_be_taken_later_is_not_given_up_for_being_refused(world: 
     with sinks.listening() as sink:
         sink.script(*[sinks.says(status)] * 9, sinks.says(200))
         async with started(world, to(sink)) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             await nothing_left(service)
             assert service.box.tallies() == [AlertTally("operators", 1, 9, 0, 0)]
 
@@ -213,8 +213,8 @@ async def test_a_target_that_is_new_is_told_of_what_is_open_once_and_the_worst_f
     wanted = (Severity.ERROR, Severity.CRITICAL)
     with sinks.listening() as known, sinks.listening() as fresh:
         async with started(world, to(known)) as service:
-            await service.board.take(look(finding("over"), finding("old"), mild, bad))
-            await service.board.take(look(finding("old"), mild, bad))
+            await service.board.take(observation(finding("over"), finding("old"), mild, bad))
+            await service.board.take(observation(finding("old"), mild, bad))
             await nothing_left(service)
         heard = len(known.received)
         for _ in range(2):
@@ -222,7 +222,7 @@ async def test_a_target_that_is_new_is_told_of_what_is_open_once_and_the_worst_f
                 await nothing_left(service)
         assert [(about(one), one.json["event"]) for one in fresh.received] == [("bad", "opened"), ("old", "opened")]
         async with started(world, to(known), to(fresh, "chat", severities=wanted)) as service:
-            await service.board.take(look(bad, mild))
+            await service.board.take(observation(bad, mild))
             await nothing_left(service)
         assert about(fresh.received[-1]) == "old"
         assert told(fresh) == ["opened", "opened", "resolved"]
@@ -232,7 +232,7 @@ async def test_a_target_that_is_new_is_told_of_what_is_open_once_and_the_worst_f
 async def test_a_target_that_was_gone_is_new_when_it_comes_back(world: World) -> None:
     with sinks.listening() as sink:
         async with started(world, to(sink)) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             await nothing_left(service)
         async with world.board():
             pass
@@ -245,10 +245,10 @@ async def test_a_target_that_is_new_is_not_told_of_thousands(world: World, caplo
     caplog.set_level("INFO")
     with sinks.listening() as sink:
         async with started(world) as service:
-            await service.board.take(look(*[finding(f"r{number:03}") for number in range(150)]))
+            await service.board.take(observation(*[finding(f"r{number:03}") for number in range(150)]))
         async with started(world, to(sink)) as service:
             await nothing_left(service)
-            await service.board.take(look())
+            await service.board.take(observation())
             await nothing_left(service)
     assert [about(one) for one in sink.received] == [f"r{number:03}" for number in range(100)] * 2
     assert told(sink) == ["opened"] * 100 + ["resolved"] * 100
@@ -291,12 +291,12 @@ async def test_what_was_not_sent_before_the_end_is_sent_by_the_next_start(world:
     with sinks.listening() as sink:
         sink.script(sinks.silent())
         async with started(world, to(sink)) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             await until(lambda: len(sink.received) == 1)
         sink.script(sinks.says(200))
         async with started(world, to(sink)) as service:
             await nothing_left(service)
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             assert service.left() == {}
     assert len({one.header("webhook-id") for one in sink.received}) == 1
     assert told(sink) == ["opened"]
@@ -310,7 +310,7 @@ async def test_alerts_go_out_while_nothing_can_be_written_and_those_that_wait_ar
         hanging.choose(lambda _: sinks.says(503))
         async with started(world, to(taking), to(hanging, "others"), passes=False) as service:
             with full(world.path):
-                await service.board.take(look(*many))
+                await service.board.take(observation(*many))
                 await until(lambda: len(taking.received) == 200)
                 await until(lambda: service.left() == {"others": 200})
             await service.board.tidy()
@@ -322,7 +322,7 @@ async def test_alerts_for_a_target_that_left_the_settings_are_forgotten(world: W
     with sinks.listening() as sink:
         sink.script(sinks.silent())
         async with started(world, to(sink)) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             await until(lambda: len(sink.received) == 1)
         async with started(world, to(sink, "others")) as service:
             assert service.left() == {"others": 1}
@@ -333,7 +333,7 @@ async def test_a_target_that_hangs_keeps_no_other_waiting(world: World) -> None:
         stuck.script(sinks.silent())
         async with started(world, to(stuck, "stuck"), to(fine, "fine")) as service:
             for number in range(5):
-                await service.board.take(look(*[finding(f"r{each}") for each in range(number + 1)]))
+                await service.board.take(observation(*[finding(f"r{each}") for each in range(number + 1)]))
             await until(lambda: len(fine.accepted) == 5 and service.left() == {"stuck": 5})
 
 
@@ -345,7 +345,7 @@ async def test_twenty_targets_that_hang_take_little_and_keep_neither_another_nor
         async with AsyncExitStack() as stack:
             service = await stack.enter_async_context(started(world, *hanging, to(fine, "fine")))
             for number in range(0, 30, 10):
-                await service.board.take(look(*found[: number + 10]))
+                await service.board.take(observation(*found[: number + 10]))
                 await until(lambda number=number: len(fine.accepted) == number + 10)  # type: ignore[misc]
             await until(lambda: len(stuck.received) == 20)
             tasks = sorted(task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("alerts-"))
@@ -365,7 +365,7 @@ async def test_attempts_at_targets_that_hang_end_and_so_does_what_waits_for_them
         stuck.script(sinks.silent())
         hanging = [to(stuck, f"stuck{number}") for number in range(20)]
         async with started(world, *hanging, to(fine, "fine"), passes=False, whole=0.3) as service:
-            await service.board.take(look(*found))
+            await service.board.take(observation(*found))
             await until(lambda: service.box.tallies()[-1].sent == 5)
             await until(lambda: all(one.failed for one in service.box.tallies()[:-1]))
             world.pass_(hours=1)
@@ -379,8 +379,8 @@ async def test_alerts_arrive_in_their_order_and_only_those_that_are_wanted(world
     wanted = (Severity.CRITICAL,)
     with sinks.listening() as sink, sinks.listening() as critical:
         async with started(world, to(sink), to(critical, "critical", severities=wanted)) as service:
-            await service.board.take(look(finding("a"), finding("b", severity=Severity.CRITICAL)))
-            await service.board.take(look(finding("c")))
+            await service.board.take(observation(finding("a"), finding("b", severity=Severity.CRITICAL)))
+            await service.board.take(observation(finding("c")))
             await nothing_left(service)
     assert [about(one) for one in sink.accepted] == ["a", "b", "c", "a", "b"]
     assert told(critical) == ["opened", "resolved"]
@@ -391,7 +391,7 @@ async def test_a_cause_that_flaps_is_told_twice_and_that_it_is_over_when_it_stay
         async with started(world, to(sink)) as service:
             for _ in range(5):
                 for there in ((finding(),), ()):
-                    await service.board.take(look(*there))
+                    await service.board.take(observation(*there))
                     await nothing_left(service)
                 world.pass_(minutes=1)
             assert told(sink) == ["opened", "resolved", "opened"]
@@ -408,7 +408,7 @@ async def test_a_cause_that_flaps_is_told_twice_and_that_it_is_over_when_it_stay
 async def test_nothing_goes_to_a_network_that_is_denied(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with sinks.listening() as sink:
         async with started(world, to(sink), policy=NOWHERE) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             await nothing_left(service)
     assert (sink.connections, sink.received) == (0, [])
     said = [each for each in caplog.messages if each.startswith("The alert target")]
@@ -423,7 +423,7 @@ async def test_a_server_is_trusted_by_the_authorities_of_the_settings_once_they_
     with sinks.listening(tls=authority.issue().context()) as sink:
         recipient = boards.target("operators", url=f"https://127.0.0.1:{sink.port}/")
         async with started(world, recipient, authorities=bundle, passes=False) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             await until(lambda: len(service.waits) > 1)
             shutil.copy(authority.bundle, bundle)
             await nothing_left(service)
@@ -435,9 +435,9 @@ async def test_ends_are_told_of_those_alone_whose_beginning_was_told(world: Worl
     with sinks.listening() as sink:
         sink.script(*[sinks.says(410)] * 3, sinks.says(200))
         async with started(world, to(sink)) as service:
-            await service.board.take(look(*[finding(f"r{number}") for number in range(3)]))
+            await service.board.take(observation(*[finding(f"r{number}") for number in range(3)]))
             await until(lambda: service.box.tallies()[0].given_up == 1)
-            await service.board.take(look())
+            await service.board.take(observation())
             await nothing_left(service)
     opened, resolved = [
         sorted(about(one) for one in sink.accepted if one.json["event"] == event) for event in ("opened", "resolved")
@@ -452,15 +452,15 @@ async def test_a_beginning_that_was_given_up_is_told_when_the_target_takes_alert
     with sinks.listening() as sink:
         sink.script(sinks.says(503))
         async with started(world, to(sink)) as service:
-            await service.board.take(look(*found[:2]))
+            await service.board.take(observation(*found[:2]))
             await nothing_left(service)
-            await service.board.take(look(found[1]))
+            await service.board.take(observation(found[1]))
             assert service.left() == {}
             sink.script(sinks.says(200))
-            await service.board.take(look(*found[1:]))
+            await service.board.take(observation(*found[1:]))
             await until(lambda: len(sink.accepted) == 2 and not service.left())
         async with started(world, to(sink)) as service:
-            await service.board.take(look())
+            await service.board.take(observation())
             await nothing_left(service)
     assert sorted((about(one), one.json["event"]) for one in sink.accepted) == [
         ("fresh", "opened"),
@@ -477,10 +477,10 @@ async def test_a_target_that_wants_more_than_before_is_told_of_what_is_open_and_
     with sinks.listening() as sink:
         for wanted in (critical, (), critical):
             async with started(world, to(sink, severities=wanted)) as service:
-                await service.board.take(look(finding()))
+                await service.board.take(observation(finding()))
                 await nothing_left(service)
         async with started(world, to(sink, severities=critical)) as service:
-            await service.board.take(look())
+            await service.board.take(observation())
             await nothing_left(service)
     assert told(sink) == ["opened", "resolved"]
 
@@ -489,7 +489,7 @@ async def test_a_disk_that_takes_nothing_keeps_the_service_neither_from_starting
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world.board(boards.target("gone")) as board:
-        await board.take(look(*[finding(f"r{number}") for number in range(5)]))
+        await board.take(observation(*[finding(f"r{number}") for number in range(5)]))
     async with world.operations() as operations:
         with sinks.listening() as sink:
             board = Board(operations, clock=world.clock, place=PLACE, targets=[to(sink)])
@@ -551,7 +551,7 @@ async def test_a_url_and_a_secret_in_files_are_read_at_each_attempt_and_shown_no
     with sinks.listening() as sink:
         recipient = boards.target("chat", urlFile=url, secretFile=secret)
         async with started(world, recipient, passes=False) as service:
-            await service.board.take(look(finding()))
+            await service.board.take(observation(finding()))
             await until(lambda: len(service.waits) > 1)
             url.write_text(f"http://127.0.0.1:{sink.port}/canary-path\n")
             secret.write_text(SECRET)

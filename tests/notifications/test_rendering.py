@@ -177,7 +177,7 @@ def test_a_text_becomes_a_bounded_sentence(text: str, expected: str) -> None:
 @given(st.text(max_size=2_000), st.sampled_from(NotificationType))
 def test_whatever_a_cause_holds_the_sentence_is_bounded_and_shows_it(text: str, type_: NotificationType) -> None:
     book = Book()
-    book.look(Finding(Cause(type_, text, text), title=text, details=text), now=START)
+    book.observe(Finding(Cause(type_, text, text), title=text, details=text), now=START)
     said = rendering.text_of(book.only)
     assert len(said.message) < 20_000
     assert "\n" not in said.message

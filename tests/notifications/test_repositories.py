@@ -91,7 +91,7 @@ def test_a_run_that_fails_is_told_changes_and_is_over_once_one_does_not_also_aft
         ),  # started again, and nothing was looked at yet
         (3, repository(RepositoryState.READY), Phase.RESOLVED, 3),
     ):
-        book.look(*observers.cause_of_state(one), now=at(minutes=minute))
+        book.observe(*observers.cause_of_state(one), now=at(minutes=minute))
         assert (book.only.cause.type, book.only.state, book.only.version) == (
             NotificationType.RECONCILE_FAILED,
             state,
@@ -200,7 +200,7 @@ async def test_resources_that_are_not_stored_are_counted_and_the_first_has_its_r
     store.statuses = [msgspec.json.encode(each) for each in shown]
     one = repository(RepositoryState.READY)
     one.why_suspended, one.memory.last_run = None, "R1"
-    look = await observers.RepositoryObserver(lambda: [one], store).look()
+    look = await observers.RepositoryObserver(lambda: [one], store).observe()
     found = [(each.severity, each.title, each.details) for each in look.findings]
     assert found == ([] if expected is None else [expected])
 
@@ -221,7 +221,7 @@ async def test_a_flow_is_told_until_it_delivers_again_or_a_day_is_over() -> None
     )
 
     async def told() -> list[tuple[object, bool]]:
-        return [(found.details, found.fading) for found in (await observer.look()).findings]
+        return [(found.details, found.fading) for found in (await observer.observe()).findings]
 
     both = "Web stops delivering to siem; api stops delivering to siem."
     assert await told() == [(both, True)]  # what delivers is not known yet

@@ -591,7 +591,7 @@ def test_a_check_that_fails_or_hangs_takes_no_other_with_it() -> None:
     def good() -> list[DoctorFinding]:
         return [ops_doctor.ok("good", "fine")]
 
-    asked: list[tuple[str, ops_doctor.Look]] = [
+    asked: list[tuple[str, ops_doctor.Check]] = [
         ("fails", threaded(fails)),
         ("denied", threaded(denied)),
         ("hangs", hangs),

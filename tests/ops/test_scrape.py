@@ -10,7 +10,6 @@ from reconciler.ops.metric_families import MetricKind
 from reconciler.version import __version__
 from tests import daemons
 from tests.daemons import Daemon
-from tests.delivery import lines
 from tests.delivery.lines import Line
 from tests.ops import promtool
 from tests.ops.scraping import FAMILIES, TEXT, Scraped, scrape
@@ -200,9 +199,9 @@ def test_what_may_be_counted_is_there_before_it_is_so_that_the_first_has_grown_f
 
 
 def test_records_that_nobody_takes_are_counted_by_project(daemon: Daemon, sink: Sink) -> None:
-    Line(daemon, sink).begin()
+    line = Line(daemon, sink).begin()
     before = of(daemon, "reconciler_delivery_unrouted_records_total", project="default")
-    lines.send(daemon, "a", "b", label="nobodys")
+    line.answered("a", "b", label="nobodys")
     assert of(daemon, "reconciler_delivery_unrouted_records_total", project="default") - before == 2
 
 

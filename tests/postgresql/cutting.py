@@ -58,7 +58,8 @@ class Line:
                     client.shutdown(socket.SHUT_RDWR)  # nothing comes back
                     if self.reaches:
                         server.sendall(data)
-                    server.shutdown(socket.SHUT_WR)  # the server reads it, commits, and ends
+                    with contextlib.suppress(OSError):  # its answer, which cannot be passed on, may have ended it
+                        server.shutdown(socket.SHUT_WR)  # the server reads it, commits, and ends
                     self.lost.release()
                     return
                 server.sendall(data)

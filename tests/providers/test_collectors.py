@@ -22,6 +22,7 @@ from tests.docs import catalogue
 from tests.providers import found
 from tests.repositories import Repository
 from tests.servers import processes
+from tests.servers.certificates import Authority
 
 pytestmark = pytest.mark.providers
 
@@ -58,12 +59,17 @@ GIVEN: dict[str, Value] = {
 """Values of parameters that take no other text."""
 
 
-def whole(key: Key) -> list[Value]:
-    """Every parameter of a type with a value."""
+def whole(key: Key, folder: Path) -> list[Value]:
+    """Every parameter of a type with a value. A source that encrypts has its certificate in a folder."""
+    given = dict(GIVEN)
+    if key == ("SourceType", "otlp"):
+        authority = Authority.make(folder)
+        shown = authority.issue()
+        given |= {"cert_file": str(shown.chain), "key_file": str(shown.key), "ca_file": str(authority.bundle)}
     found_values: list[Value] = []
     for each in cast("dict[str, Any]", KNOWN[key])["parameters"]:
         name, valid = each["name"], each.get("validValues")
-        value = GIVEN.get(name, valid if each["type"] == "enums" else valid[-1] if valid else SAMPLES.get(each["type"]))
+        value = given.get(name, valid if each["type"] == "enums" else valid[-1] if valid else SAMPLES.get(each["type"]))
         if name == "configuration":
             value = CUSTOM[key.kind]
         if value is not None:
@@ -94,7 +100,7 @@ def accept(file: Path) -> None:
 @pytest.mark.parametrize("key", catalogue.listed(), ids=str)
 def test_a_built_in_type(key: Key, full: bool, tmp_path: Path) -> None:
     spec: dict[str, Value] = {"sources": [{"type": "otlp"}], "destinations": [{"type": "debug"}]}
-    spec[PLACES[key.kind]] = [{"type": key.name, "parameters": whole(key) if full else []}]
+    spec[PLACES[key.kind]] = [{"type": key.name, "parameters": whole(key, tmp_path / "tls") if full else []}]
     validate(spec, tmp_path)
 
 

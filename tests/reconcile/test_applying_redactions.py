@@ -77,7 +77,7 @@ async def test_what_a_run_tells_without_a_plan_is_stored_before_a_redaction_is_p
     told: list[asyncio.Task[None]] = []
 
     async def between() -> None:
-        told.append(asyncio.create_task(parts.services.applier.tell(RUN, project=DEFAULT)))
+        told.append(asyncio.create_task(parts.services.applier.store_record(RUN, project=DEFAULT)))
         for _ in range(2):  # the second would be behind the run on the thread that writes
             await parts.services.store.touch_keys({})
         assert (await parts.services.store.remembered("telemetry", held=0)).last_run is None

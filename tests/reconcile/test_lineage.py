@@ -68,6 +68,7 @@ def test_of_a_commit_is_told_with_its_author_and_date(follow: Follow, source: Re
     followed = begun(follow, source)
     commit = write(followed, "a")
     applied(followed)
+    explained(followed, "a")
     assert source_of(followed, "a") == {
         "type": "git",
         "repository": followed.name,
@@ -131,7 +132,7 @@ def test_names_the_commit_that_changed_each_file(
     followed = begun(follow, source)
     expected = make(followed)
     applied(followed)
-    assert {name: changed_by(followed, name) for name in expected} == expected
+    assert explained(followed, *expected) == expected
 
 
 def test_of_an_older_version_stays(follow: Follow, source: Repository) -> None:
@@ -140,6 +141,7 @@ def test_of_an_older_version_stays(follow: Follow, source: Repository) -> None:
     for description in ("1", "2"):
         told.append(write(followed, "a", description))
         applied(followed)
+        explained(followed, "a")
     versions = followed.daemon.history("Destination", "a", project=followed.project)
     assert [version["status"]["source"]["changedBy"]["commit"] for version in versions] == told[::-1]
 
@@ -148,6 +150,7 @@ def test_stays_that_of_the_version_when_the_file_moves(follow: Follow, source: R
     followed = begun(follow, source)
     write(followed, "a")
     applied(followed)
+    explained(followed, "a")
     before = source_of(followed, "a")
     source.move("a.yaml", "teams/a.yaml")
     source.commit()
@@ -165,7 +168,7 @@ def test_after_a_rewind_is_the_older_commit_that_gave_the_file_what_it_is_again(
     applied(followed)
     source.rewind(first)
     applied(followed)
-    assert (source_of(followed, "a")["commit"], changed_by(followed, "a")) == (first, first)
+    assert (source_of(followed, "a")["commit"], explained(followed, "a")) == (first, {"a": first})
 
 
 def test_of_what_could_not_be_stored_before_is_the_commit_that_wrote_it(follow: Follow, source: Repository) -> None:
@@ -176,7 +179,7 @@ def test_of_what_could_not_be_stored_before_is_the_commit_that_wrote_it(follow: 
     source.write("type.yaml", "apiVersion: service/v1\nkind: DestinationType\nmetadata: {name: mine}\nspec: {}\n")
     gave = source.commit()
     applied(followed)
-    assert (source_of(followed, "a")["commit"], changed_by(followed, "a")) == (gave, wrote)
+    assert (source_of(followed, "a")["commit"], explained(followed, "a")) == (gave, {"a": wrote})
 
 
 def test_of_what_the_api_made_is_told_once_a_repository_holds_it(follow: Follow, source: Repository) -> None:
@@ -186,7 +189,7 @@ def test_of_what_the_api_made_is_told_once_a_repository_holds_it(follow: Follow,
     commit = write(followed, "a")
     write(followed, "b")
     applied(followed)
-    assert changed_by(followed, "a") == commit
+    assert explained(followed, "a") == {"a": commit}
     [version] = followed.daemon.history("Destination", "a", project=followed.project)
     assert version["metadata"]["version"] == 1
 

@@ -64,7 +64,7 @@ async def test_a_person_who_suspends_waits_as_long_as_every_request_and_a_run_as
     async with asyncio.timeout(SECONDS), started(tmp_path) as parts:
         applier = parts.services.applier
         async with writers.writing(parts.services, DEFAULT):
-            suspending = asyncio.create_task(applier.tell(SUSPENSION, project=DEFAULT, is_request=is_request))
+            suspending = asyncio.create_task(applier.store_record(SUSPENSION, project=DEFAULT, is_request=is_request))
             await asyncio.wait({suspending}, timeout=0.5)
             assert suspending.done() is is_request
         if is_request:

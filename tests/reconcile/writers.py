@@ -41,7 +41,7 @@ def next_commit(services: Services) -> Iterator[HeldUp]:
 async def writing(services: Services, project: str) -> AsyncIterator[None]:
     """Something is written for as long as the context lasts: the store takes it at its end."""
     with next_commit(services) as held:
-        writer = asyncio.create_task(services.applier.tell(Record(), project=project))
+        writer = asyncio.create_task(services.applier.store_record(Record(), project=project))
         await held.begun.wait()
         try:
             yield

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.remotes.credentials import ANONYMOUS, Credentials
-from reconciler.server import following
+from reconciler.server import mirror_folders
 
 URL = "/srv/git/telemetry.git"
 
@@ -24,10 +24,10 @@ URL = "/srv/git/telemetry.git"
     ],
 )
 def test_a_place_is_named_after_the_remote(url: str, name: str) -> None:
-    shown, _, digest = following.remote_place(url, ANONYMOUS).rpartition("-")
+    shown, _, digest = mirror_folders.remote_place(url, ANONYMOUS).rpartition("-")
     assert (shown, len(digest)) == (name, 12)
-    assert following.MIRROR.fullmatch(f"{shown}-{digest}.git")
-    assert following.HOME.fullmatch(f"{shown}-{digest}")
+    assert mirror_folders.MIRROR.fullmatch(f"{shown}-{digest}.git")
+    assert mirror_folders.HOME.fullmatch(f"{shown}-{digest}")
 
 
 def test_whatever_tells_remotes_apart_tells_their_places_apart() -> None:
@@ -40,13 +40,16 @@ def test_whatever_tells_remotes_apart_tells_their_places_apart() -> None:
         Credentials(ca_file=file),
         Credentials(proxy="http://proxy.example"),
     ]
-    places = {following.remote_place(url, credentials) for credentials in every for url in (URL, f"file://{URL}")}
+    places = {mirror_folders.remote_place(url, credentials) for credentials in every for url in (URL, f"file://{URL}")}
     assert len(places) == 2 * len(every)
-    assert following.remote_place(URL, Credentials()) == following.remote_place(URL, ANONYMOUS)
+    assert mirror_folders.remote_place(URL, Credentials()) == mirror_folders.remote_place(URL, ANONYMOUS)
 
 
 def test_a_start_removes_what_no_repository_has_and_what_served_the_last_process(tmp_path: Path) -> None:
-    kept, gone = following.remote_place(URL, ANONYMOUS), following.remote_place("/srv/git/gone.git", ANONYMOUS)
+    kept, gone = (
+        mirror_folders.remote_place(URL, ANONYMOUS),
+        mirror_folders.remote_place("/srv/git/gone.git", ANONYMOUS),
+    )
     mirrors = (f"{kept}.git", f".{kept}.git.new", f"{gone}.git", f".{gone}.git.old", f".{gone}.git.3.gone")
     proposals = (f"{kept}.git.proposals-1", f".{kept}.git.proposals-12.new", f"{gone}.git.proposals-2")
     for name in (*mirrors, *proposals):
@@ -56,7 +59,7 @@ def test_a_start_removes_what_no_repository_has_and_what_served_the_last_process
         (tmp_path / "git" / name / "gitconfig.new").touch()
     (tmp_path / "mirrors/of-somebody-else").mkdir()
     (tmp_path / f"mirrors/{gone}-link.git").symlink_to(tmp_path)
-    aside = following.retire_leftovers(tmp_path, kept=[kept])
+    aside = mirror_folders.retire_leftovers(tmp_path, kept=[kept])
     assert all(path.name.endswith(".gone") for path in aside)
     left = {path.name for folder in ("mirrors", "git") for path in (tmp_path / folder).iterdir()}
     assert left - {path.name for path in aside} == {

@@ -131,10 +131,10 @@ def _string(text: str) -> bytes:
 
 
 def _value(value: AnyValue) -> Any:
-    return _READ.get(value.WhichOneof("value"), _nothing)(value)
+    return _READ.get(value.WhichOneof("value"), _no_value)(value)
 
 
-def _nothing(_: AnyValue) -> None:
+def _no_value(_: AnyValue) -> None:
     """Return None: the value is missing, or of a kind that logs do not have."""
 
 

@@ -55,7 +55,7 @@ class Committer:
         self._reserve = reserve
         self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._is_looking = False
+        self._is_measuring = False
         self.is_hanging = False
         self._unanswered = 0  # pieces of work
         self._watch: asyncio.TimerHandle | None = None  # rings when the disk hangs
@@ -70,7 +70,7 @@ class Committer:
                 work(self._system)
             except Exception as fault:  # the caller hears of it; the thread serves all queues
                 failure = fault
-            self.look()
+            self.measure()
             with contextlib.suppress(RuntimeError):  # the loop ended and did not close the queues
                 loop.call_soon_threadsafe(self._answer, ended, failure)
 
@@ -100,7 +100,7 @@ class Committer:
         self.faults += 1
         log.error(HANGS, self._folder)
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Ask the file system for its free space, which may wait for the disk."""
         try:
             found = os.statvfs(self._folder)
@@ -121,13 +121,13 @@ class Committer:
             return False
         if self.spare >= size:
             return True
-        if not self._is_looking:
-            self._is_looking = True
-            self.do(lambda _: None, self._looked)
+        if not self._is_measuring:
+            self._is_measuring = True
+            self.do(lambda _: None, self._space_measured)
         return False
 
-    def _looked(self, _: Exception | None) -> None:
-        self._is_looking = False
+    def _space_measured(self, _: Exception | None) -> None:
+        self._is_measuring = False
 
     def stop(self) -> None:
         """End the thread after its present work."""

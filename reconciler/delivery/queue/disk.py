@@ -221,7 +221,7 @@ class DiskQueue(QueueLine[QueueEntry]):
         self._committer = shared.committer
         self._journal = Journal(folder, recovered=queued, shared=shared, committed=self._committed)
         self._dead = DeadLetters(folder / folders.DEAD_LETTERS, recovered=buried, shared=shared)
-        self._walk = JournalWalk(self._journal, held=self._held)
+        self._walk = JournalWalk(self._journal, held=self._totals_in_memory)
         self._filling: asyncio.Task[None] | None = None
         self._configure(limits, sync)
 
@@ -306,7 +306,7 @@ class DiskQueue(QueueLine[QueueEntry]):
             self._filling = None
             self.wake()
 
-    def _held(self, segment: Segment) -> Totals:
+    def _totals_in_memory(self, segment: Segment) -> Totals:
         """Return the part of a segment that is in memory."""
         held = Totals()
         for one in self.all():

@@ -59,7 +59,7 @@ class Queues:
     def _prepare(self) -> None:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         folders.sweep_folders(self._root)
-        self._shared.committer.look()
+        self._shared.committer.measure()
 
     async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
         """Open the queue of a destination, or create it. Raises QueueFault."""

@@ -68,7 +68,7 @@ def recover(folder: Path, *, kind: int, mark: int) -> Recovered:
     served: list[_Found] = []
     highest = 0
     for path in reversed(_files(folder)):
-        one = _look(path, kind=kind, mark=mark)
+        one = _read_file_header(path, kind=kind, mark=mark)
         if _is_known(one, served[0] if served else None, mark=mark):
             served.insert(0, one)
         else:
@@ -95,7 +95,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in found if segments.segment_number(path.stem) is not None)
 
 
-def _look(path: Path, *, kind: int, mark: int) -> _Found:
+def _read_file_header(path: Path, *, kind: int, mark: int) -> _Found:
     """Read the header of a file. Raises OSError for passing faults."""
     first = segments.segment_number(path.stem) or 0
     status = path.lstat()
@@ -165,7 +165,7 @@ def _add(recovered: Recovered, one: _Found, following: _Found | None, before: To
         begins = end.minus(segments.sum_frames(one.frames))
     else:
         begins = before
-    held = _held(recovered, one, end.minus(begins) if end is not None else None, mark=mark)
+    held = _file_totals(recovered, one, end.minus(begins) if end is not None else None, mark=mark)
     if one.is_damaged:
         failure = None
         try:
@@ -181,7 +181,7 @@ def _add(recovered: Recovered, one: _Found, following: _Found | None, before: To
     return end if end is not None else begins.plus(held)
 
 
-def _held(recovered: Recovered, one: _Found, expected: Totals | None, *, mark: int) -> Totals:
+def _file_totals(recovered: Recovered, one: _Found, expected: Totals | None, *, mark: int) -> Totals:
     """Return the totals of a file, given the expected ones."""
     if one.is_drained:
         return Totals()

@@ -313,7 +313,7 @@ def retire_folder(folders: Iterable[Path]) -> list[Path]:
                 names = (folder.with_name(f"{hidden}.{number}.gone") for number in itertools.count())
                 aside.append(folder.rename(next(name for name in names if not name.exists())))
             except OSError as problem:
-                _tell(problem)
+                _log_leftover(problem)
     return aside
 
 
@@ -328,10 +328,10 @@ def _remove(folders: Sequence[Path]) -> None:
         try:
             shutil.rmtree(folder)
         except OSError as problem:
-            _tell(problem)
+            _log_leftover(problem)
 
 
-def _tell(problem: OSError) -> None:
+def _log_leftover(problem: OSError) -> None:
     log.warning(
         "A folder of repositories that are no longer in the settings could not be removed (%s); mend the permissions,"
         " and the next start removes it.",

@@ -185,7 +185,7 @@ class Proposals:
             names = sorted([*wanted, *(ref for ref in reversed(self._tips) if ref not in wanted)][:MOST_TIPS])
             with contextlib.suppress(GitFault):
                 async with self._bounded(self._looking):
-                    await self._look([HEAD if name == HEAD.full else Followed(RefKind.REF, name) for name in names])
+                    await self._poll([HEAD if name == HEAD.full else Followed(RefKind.REF, name) for name in names])
         return {ref: self._tips[ref].commit for ref in sorted(wanted) if ref in self._tips}
 
     def _note(self, heads: Mapping[Followed, RefHead | Exception], *, at: float) -> None:
@@ -255,7 +255,7 @@ class Proposals:
     async def _located(self, first: Mirror, wanted: Followed) -> tuple[Followed, RefHead]:
         """Return the ref that leads to the wanted commit, and its present head. Raises GitFault, ProposalNotFound."""
         if not wanted.is_fixed:
-            result = (await self._look([wanted]))[wanted]
+            result = (await self._poll([wanted]))[wanted]
             if isinstance(result, Exception):
                 raise result
             return wanted, result
@@ -271,7 +271,7 @@ class Proposals:
             return wanted, RefHead(wanted.full, wanted.name)
         raise git_refs.proposal_not_found(wanted.name, url=self._remote.url)
 
-    async def _look(self, wanted: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
+    async def _poll(self, wanted: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
         """Poll refs; return their commits or faults. Raises GitFault, for a while also that of the last poll."""
         first = await self._remote.ready()
         await self._remote.inspect()

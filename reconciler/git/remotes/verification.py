@@ -101,14 +101,16 @@ class Verification:
     async def _read(self, kind: str, name: str) -> bytes:
         output = await self._git("cat-file", kind, name, shows=name)
         if output.truncated:
-            raise self._unsigned(f"{_told(kind, name)} has more than {MOST_OBJECT_BYTES} bytes")
+            raise self._unsigned(f"{_described(kind, name)} has more than {MOST_OBJECT_BYTES} bytes")
         if output.status != 0:
-            raise GitFault(RepositoryState.MIRROR_CORRUPT, f"the mirror lacks {_told(kind, name)}; {faults.REBUILT}")
+            raise GitFault(
+                RepositoryState.MIRROR_CORRUPT, f"the mirror lacks {_described(kind, name)}; {faults.REBUILT}"
+            )
         return output.stdout
 
     async def _check(self, kind: str, name: str) -> None:
         """Check that an object has a good signature of one of the signers."""
-        raw, told = await self._read(kind, name), _told(kind, name)
+        raw, told = await self._read(kind, name), _described(kind, name)
         found = _SIGNATURE.search(raw.partition(b"\n\n")[0] if kind == COMMIT else raw)
         with tempfile.NamedTemporaryFile(dir=self._program.home, prefix="signers-") as file:
             file.write(self._signers.content)
@@ -160,5 +162,5 @@ class Verification:
         return f" ({visible(told[0][:SHOWN_CHARACTERS])})" if told else ""
 
 
-def _told(kind: str, name: str) -> str:
+def _described(kind: str, name: str) -> str:
     return f"the {kind} {faults.short_commit(name)}"

@@ -179,7 +179,7 @@ def _kernel_watch(watches: "list[Watch]", *, stop: Watcher) -> Generator[None]:
                     for watch in by_refs.get(_watched_folder(name, by_refs), []):
                         watch.wake()
             for _ in range(min(REPOSITORIES_A_TICK, len(turn))):
-                turn[0].look()
+                turn[0].check()
                 turn.rotate(-1)
             yield
             changed = next(changes, set())
@@ -233,7 +233,7 @@ class Watch:
             self.is_new = False
             self.wake()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Check the files that the kernel does not watch."""
         if self.is_there():
             before, self._facts = self._facts, list(map(_fact, self._files))

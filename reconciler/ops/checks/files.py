@@ -1,6 +1,6 @@
 """Checks of files, directories, databases, disks and limits.
 
-Each check is one function: it looks, and returns its findings. Nothing of a secret's content stays.
+Each check is one function, which returns its findings. It keeps nothing of a secret's content.
 """
 
 import os
@@ -43,9 +43,7 @@ class NamedFile(NamedTuple):
 
 
 def named_files(settings: Settings) -> list[NamedFile]:
-    """Return all files that the settings name, in one order. A file with a URL is one of a secret: chats take it for a
-    password.
-    """
+    """Return all files that the settings name, in one order. A file with a chat's URL counts as a secret."""
     return list(_named_files(settings.model_dump(by_alias=True), ""))
 
 
@@ -61,7 +59,7 @@ def _named_files(value: object, at: str) -> Iterator[NamedFile]:
 
 
 def check_named_files(named: Sequence[NamedFile]) -> list[DoctorFinding]:
-    """Check that they can be read, and secrets by nobody else."""
+    """Check that the files are readable, and that nobody else can read secrets."""
     if not named:
         return [ok(NAME, "the settings name none")]
     wrong = [finding for each in named for finding in _named_file(each)]
@@ -93,7 +91,7 @@ def _named_file(named: NamedFile) -> Iterator[DoctorFinding]:
 
 
 def check_secrets_folder(path: Path | None) -> list[DoctorFinding]:
-    """Check that the service alone may enter `secrets.directory`."""
+    """Check that only the service may enter `secrets.directory`."""
     if path is None:
         return []
     if not path.is_dir():
@@ -106,16 +104,16 @@ def check_secrets_folder(path: Path | None) -> list[DoctorFinding]:
     return [warning(NAME, told, f"`chmod o-rwx {path}`, and replace the secrets that others may have read")]
 
 
-# The state directory: its owner, and who else may look into it.
+# The state directory: its owner, and the access of others.
 
 STATE_NAME = "state directory"
 FOR_OTHERS = 0o077
-PRIVATE = (".db", "lock", "-password")  # how names end of what holds secrets, or keeps others out
+PRIVATE = (".db", "lock", "-password")  # ends of names of files with secrets, and of locks
 ROOT = 0
 
 
 def check_state(path: Path) -> list[DoctorFinding]:
-    """Check that it is the service's own. Raises OSError."""
+    """Check that the state directory belongs only to the service. Raises OSError."""
     try:
         folder = path.stat()
     except FileNotFoundError:
@@ -160,7 +158,7 @@ def user(number: int) -> str:
         return str(number)
 
 
-# Queue files that the disk damaged, and that delivery put aside.
+# Damaged queue files in quarantine.
 
 QUEUE_NAME = "queues"
 QUARANTINE = "queues/*/*/quarantine/*.seg"  # below the state directory (docs/queue-format.md)
@@ -182,12 +180,12 @@ def check_quarantine(state: Path) -> list[DoctorFinding]:
 # Room on the disks, for log records and for large changes.
 
 DISK_NAME = "disk"
-LARGE_CHANGE_BYTES = 128 << 20  # below that the store gives large changes up
+LARGE_CHANGE_BYTES = 128 << 20  # with less, the store refuses large changes
 FEW_FILES = 1000
 
 
 def check_disk(folder: Path, *, reserve: int) -> list[DoctorFinding]:
-    """Check the disk of a folder, or of the nearest one above it that is there. Raises OSError.
+    """Check the disk of a folder, or of its nearest existing parent. Raises OSError.
 
     `reserve` is `delivery.freeBytes`.
     """
@@ -215,13 +213,13 @@ NAMED = 10  # damaged versions that a sentence names
 
 T = TypeVar("T")
 
-# The two databases: there, ours, of a known version, and whole with all that the store holds.
+# The two databases: present, ours, of a known version, and intact with everything in the store.
 
 
 def check_database(
     path: Path, kind: DatabaseKind, *, is_full: bool, clock: Callable[[], float] = time.monotonic
 ) -> list[DoctorFinding]:
-    """Check one of them. `is_full` takes an hour at most, and compares the checksum of each stored version."""
+    """Check one database. `is_full` compares the checksum of each stored version, for at most an hour."""
     name = kind.file
     if not path.exists():
         return [_missing(path, kind)]
@@ -237,7 +235,7 @@ def check_database(
         if is_full and verdict == "ok" and kind is STORE and found.version == kind.latest:
             damaged = _in_time(
                 partial(store_files.damaged_versions, path, watch=watch)
-            )  # SQLite knows no checksum of ours
+            )  # SQLite does not check our checksums
     except ReconcilerError as problem:
         return [error(name, problem.message.rstrip("."), "")]
     what = f"{path}: version {found.version}, {databases.size_text(found.size)}"
@@ -271,7 +269,7 @@ def _missing(path: Path, kind: DatabaseKind) -> DoctorFinding:
 
 
 def _in_time(look: Callable[[], T]) -> T | None:
-    """Return what a look finds; None when the time is up."""
+    """Return the result of a check; None if the time is up."""
     try:
         return look()
     except Refused:

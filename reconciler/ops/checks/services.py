@@ -33,14 +33,14 @@ def check_service(process: int | None) -> list[DoctorFinding]:
 # The sandbox of the process that reads what others wrote.
 
 SANDBOX_NAME = "sandbox"
-NOWHERE = "/nowhere"  # the store and the mirrors of a worker that gets no job
+NOWHERE = "/nowhere"  # a path for the store and the mirrors of a worker without a job
 
 
 def check_sandbox(
     state: Path, *, is_running: bool, command: Sequence[str] = (*COMMAND, NOWHERE, NOWHERE)
 ) -> list[DoctorFinding]:
-    """Read which of landlock and seccomp the worker of the running service said to be active; if it does not run, ask a
-    worker of our own.
+    """Check landlock and seccomp: as the worker of the running service reported them, otherwise in a worker that is
+    started for this.
     """
     which = "the worker of the service" if is_running else "a worker that is started from here"
     try:
@@ -58,7 +58,7 @@ def check_sandbox(
 
 
 async def _probed(command: Sequence[str]) -> Protections:
-    """Start a worker that has nothing to do, and end it. Raises OSError, WorkerGone, TimeoutError."""
+    """Start a worker without a job, and end it. Raises OSError, WorkerGone, TimeoutError."""
     ended = asyncio.get_running_loop().create_future()
     worker = await WorkerProcess.start(command, seconds={}, unasked=ended.set_result)
     try:
@@ -71,7 +71,7 @@ async def _probed(command: Sequence[str]) -> Protections:
         await worker.end()
 
 
-# The program git, and its version. A repository's poll finds the other programs that it needs.
+# The program git and its version. The poll of a repository shows if other programs are missing.
 
 PROGRAM_NAME = "git"
 OLDEST_GIT = (2, 39)  # that is tested
@@ -95,18 +95,20 @@ def check_git() -> list[DoctorFinding]:
     return [warning(PROGRAM_NAME, told, "install a later one")]
 
 
-# Repositories: each can be reached and has what is followed. One poll, by the service's own code and limits.
+# Repositories: each can be reached and has the followed ref. The check is one poll with the service's own code and
+# limits.
 #
-# Nothing is fetched, and mirrors of the service are not touched: the poll has a folder of its own, which is removed
-# afterwards. Programs may be run in it, since git asks for a password by one: in `/tmp` of a container they seldom may.
+# Nothing is fetched, and mirrors of the service are not changed: the poll uses its own folder, which is removed
+# afterwards. Programs must be allowed to run there, because git gets a password from one. In `/tmp` of a container this
+# is often forbidden.
 
 REPOSITORY_NAME = "repositories"
-REPOSITORY_SECONDS = 30.0  # for one, however long `timeout` lets a git go on
+REPOSITORY_SECONDS = 30.0  # for one repository, whatever its `timeout` is
 SHOWN = 12  # characters of a commit
 
 
 async def check_repositories(repositories: Sequence[Repository], *, state: Path) -> list[DoctorFinding]:
-    """Poll all of them at once. `state` is the state directory, where no repository may lead."""
+    """Poll all repositories at once. `state` is the state directory, into which no repository may lead."""
     if not repositories:
         return [ok(REPOSITORY_NAME, "the settings name none, so nothing is watched")]
     above = _folder_above(state)
@@ -126,7 +128,7 @@ async def check_repositories(repositories: Sequence[Repository], *, state: Path)
 
 
 def _folder_above(state: Path) -> Path | None:
-    """Return the state directory where the folder for temporary files runs no programs; otherwise None."""
+    """Return the state directory if programs cannot run in the folder for temporary files; otherwise None."""
     runs_no_programs = bool(os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC)
     is_ours = state.is_dir() and state.stat().st_uid == os.geteuid()
     return state if runs_no_programs and is_ours else None

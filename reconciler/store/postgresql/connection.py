@@ -64,7 +64,9 @@ def load_queries() -> Mapping[str, bytes]:
 
 @functools.cache
 def _with_revision(name: str) -> bytes:
-    """Return a statement with the revision of its snapshot in front of its columns: one row even if it finds none."""
+    """Return a statement with the revision of its snapshot as its first column. It returns one row even if it finds
+    none.
+    """
     return (
         b"select f.number, x.* from fact f left join lateral (select true, q.* from (%b\n) q) x on true "
         b"where f.key = 'revision'" % load_queries()[name]
@@ -86,7 +88,7 @@ class PostgresqlConnection:
         return self._opened.closed
 
     def cut(self) -> None:
-        """End the connection from another thread, without a word to the server: what waits for it fails."""
+        """End the connection from another thread, without a message to the server. Callers that wait for it fail."""
         with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._opened.fileno())) as ours:
             ours.shutdown(socket.SHUT_RDWR)
 
@@ -185,7 +187,7 @@ class PostgresqlConnection:
             raise TimeoutError from cause
 
     def _begin(self, seconds: float) -> None:
-        """Begin a transaction, unless one has begun, of which each statement and lock has so long."""
+        """Begin a transaction, unless one has begun. The time limit holds for each of its statements and locks."""
         milliseconds = max(1, int(seconds * 1000))
         waiting = WAITING % (milliseconds, milliseconds)
         self.plain(waiting if self._in_transaction else b"%s; %s" % (WRITE, waiting))
@@ -195,7 +197,7 @@ class PostgresqlConnection:
         self._roll_back()
 
     def beat(self) -> None:
-        """Keep the session, although nothing happens in its transaction."""
+        """Keep the session alive while its transaction is idle."""
         self.plain(b"select 1")
 
     def plain(self, sql: bytes) -> None:
@@ -267,7 +269,7 @@ class _CursorRows:
 
 
 class Connections:
-    """Connections that are used again and again. Its users limit how many there are."""
+    """A pool of connections. Its users limit their number."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -278,7 +280,7 @@ class Connections:
         self._is_closed = False
 
     def lose(self) -> None:
-        """The server does not answer: what waits for it fails now, and whoever needs a connection fails at once."""
+        """Record that the server does not answer. Calls in progress fail now, and new ones fail at once."""
         self._is_lost = True
         with self._lock:
             waiting = [*self._used]
@@ -287,11 +289,11 @@ class Connections:
         self._close_unused()
 
     def find(self) -> None:
-        """The server answers again."""
+        """Record that the server answers again."""
         self._is_lost = False
 
     def take(self) -> PostgresqlConnection:
-        """Return a connection that works. Raises StoreFault."""
+        """Take a working connection. Raises StoreFault."""
         while not self._is_lost and (found := self._pop()) is not None:
             since, connection = found
             self._use(connection)
@@ -310,7 +312,7 @@ class Connections:
         return self._use(PostgresqlConnection(self._address))
 
     def _use(self, connection: PostgresqlConnection) -> PostgresqlConnection:
-        """Note that somebody may wait for an answer on a connection."""
+        """Record that a caller may wait for an answer on a connection."""
         with self._lock:
             self._used.add(connection)
         if self._is_lost:  # it was lost in this moment
@@ -318,7 +320,9 @@ class Connections:
         return connection
 
     def give(self, connection: PostgresqlConnection) -> None:
-        """Take back a connection. If it is lost, the others are too: the server was restarted, or cannot be reached."""
+        """Return a connection to the pool. If it is lost, the others are lost too: the server was restarted, or cannot
+        be reached.
+        """
         connection.release()
         with self._lock:
             self._used.discard(connection)
@@ -338,7 +342,7 @@ class Connections:
             self.give(connection)
 
     def close(self) -> None:
-        """Close those that are not used, and from now on each that is given back."""
+        """Close the unused connections, and from now on each that is given back."""
         self._is_closed = True
         self._close_unused()
 
@@ -375,7 +379,7 @@ def wrong_option(problem: psycopg.Error, setting: str = URL_SETTING) -> Refused 
 
 
 def session_parameters(address: str, name: str) -> dict[str, Any]:
-    """Return how every session of this process connects, with the limits of its waits. Raises Refused."""
+    """Return the parameters of every session of this process, with the limits of its waits. Raises Refused."""
     given = url_options(address)
     settings = {
         "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
@@ -420,7 +424,7 @@ def faults(done: str, *, of: str = "store") -> Iterator[None]:
 
 
 def fault(done: str, cause: psycopg.Error, *, of: str = "store") -> StoreFault:
-    """Return the `StoreFault` for an error of PostgreSQL. What a row contains is not in it."""
+    """Return the `StoreFault` for an error of PostgreSQL. It contains no values of rows."""
     told = cause.diag.message_primary or "; ".join(filter(None, map(str.strip, str(cause).splitlines())))
     return StoreFault(f"The {of} could not be {done} ({told.rstrip('.')}); nothing was changed: {_advice(cause)}.")
 

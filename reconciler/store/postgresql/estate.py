@@ -66,7 +66,7 @@ class PostgresqlEstate:
         return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
     def check_empty(self) -> None:
-        """Raise Refused for a store that has more than a new one."""
+        """Raise Refused if the store has more rows than a new one."""
         for table in TABLES:
             statement = sql.SQL("select exists (select from {})").format(sql.Identifier(table.name))
             (is_there,) = self._connection.execute(statement).fetchone() or (False,)
@@ -102,7 +102,7 @@ class PostgresqlEstate:
         return dict(self._connection.execute(statement, [table.name]).fetchall())
 
     def _count_on(self, table: Table) -> None:
-        """Have numbers that PostgreSQL gives go on behind those that were put."""
+        """Let PostgreSQL's own numbers continue after the copied ones."""
         columns = (
             "select column_name from information_schema.columns "
             "where table_schema = current_schema() and table_name = %s and is_identity = 'YES'"

@@ -1,6 +1,6 @@
-"""A database of PostgreSQL as it is, without opening the store in it: for the start and the doctor.
+"""Facts about a database of PostgreSQL, without opening the store in it: for the start and the doctor.
 
-No error names a password: libpq tells of hosts, users and databases alone, and a URI that it cannot read is not shown.
+No error contains a password: libpq only names hosts, users and databases, and an unreadable URI is not shown.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def is_empty(url: str) -> bool:
 
 
 def server(url: str) -> ServerReport:
-    """Ask a server about itself. Raises Refused, StoreFault."""
+    """Return the report of a server and its database. Raises Refused, StoreFault."""
     with connected(url) as connection:
         return ServerReport(
             version=connection.info.server_version // PARTS,
@@ -78,13 +78,15 @@ def migration(connection: Connection) -> int | None:
 
 
 def identity(connection: Connection) -> tuple[Any, ...]:
-    """Return what tells a database from others: the server, as far as anybody may ask, and the database in it."""
+    """Return the identity of a database: the server, as far as every role may read it, and the database in it."""
     statement = "select pg_postmaster_start_time(), oid from pg_database where datname = current_database()"
     return connection.execute(statement).fetchone() or ()
 
 
 def _connections_left(connection: Connection) -> int:
-    """Return the smallest of the limits of the server, of the database and of the role, less what is in use."""
+    """Return the number of free connections: the smallest limit of the server, the database and the role, less those in
+    use.
+    """
     return int(
         _value(
             connection,

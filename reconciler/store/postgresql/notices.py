@@ -1,7 +1,7 @@
 """Notices on PostgreSQL: rows of a table, and NOTIFY with the number of the last one.
 
 One connection listens. It asks after each notification, and each second too, so a lost notification costs a second. A
-notification only says that there is something to read, so one that comes late or twice does no harm.
+notification only says that there are notices to read, so a late or repeated one does no harm.
 
 A server that does not answer within the time for it is treated as gone: the socket is shut down, so that nothing waits
 for it, and the next connection is tried after a pause.
@@ -60,7 +60,7 @@ class PostgresqlNotices:
         self._forget_at = monotonic() + FORGET_SECONDS * int.from_bytes(os.urandom(2)) / 0xFFFF
 
     def also_lose(self, connections: Connections) -> None:
-        """Have these fail, too, while the server does not answer."""
+        """Add connections that also fail while the server does not answer."""
         self._losing.append(connections)
 
     def write(self, connection: Connection, kind: str, body: Callable[[], msgspec.Struct]) -> None:
@@ -75,8 +75,9 @@ class PostgresqlNotices:
         await asyncio.to_thread(write)
 
     def doubt(self) -> None:
-        """Hear of the changes of this process as of another's from now on, and have everything read again: the outcome
-        of one is unknown. Its notice may have come already, or come much later. Safe for threads.
+        """Handle this process's own changes like those of another from now on, and let everything be read again,
+        because the outcome of a change is unknown. Its notice may have come already, or may come much later. Safe for
+        threads.
         """
         self.writer = os.urandom(WRITER_BYTES).hex()
         self._is_doubtful = True
@@ -148,7 +149,7 @@ class PostgresqlNotices:
         self._last = notices[-1].number if is_whole else last
         if not is_whole:
             return Heard((), revision, asked_at, missed=True)
-        # If there are more, this is not the state of the moment of the question.
+        # If there are more notices, this is not the state at the time of the question.
         is_all = self._last >= last
         return Heard(notices, revision if is_all else 0, asked_at if is_all else -1.0)
 
@@ -157,7 +158,7 @@ class PostgresqlNotices:
         return await cursor.fetchall()
 
     async def _wait(self, listener: Listener) -> None:
-        """Wait for a notification, for somebody who asks, or for a second."""
+        """Wait for a notification or a caller of `ask`, for at most a second."""
         if listener.pgconn.notifies() is not None:  # it came with the last answer
             return
         loop, file = asyncio.get_running_loop(), listener.fileno()
@@ -185,10 +186,10 @@ class PostgresqlNotices:
 
 
 async def in_time(listener: Listener, work: Awaitable[T]) -> T:
-    """Return what the server answers. Raises TimeoutError after `ANSWER_SECONDS`."""
+    """Return the server's answer. Raises TimeoutError after `ANSWER_SECONDS`."""
     task = asyncio.ensure_future(work)
     try:
-        # Twice half of it: after this process was stopped for a while, the answer may be there already.
+        # Twice half of the time: after a pause of this process, the answer may have arrived already.
         for _ in range(2):
             await asyncio.wait({task}, timeout=ANSWER_SECONDS / 2)
     finally:
@@ -203,6 +204,6 @@ async def in_time(listener: Listener, work: Awaitable[T]) -> T:
 
 
 def _shut_down(listener: Listener) -> None:
-    """End the connection at once, without a word to the server: what waits for it fails."""
+    """End the connection at once, without a message to the server. Callers that wait for it fail."""
     with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(listener.fileno())) as ours:
         ours.shutdown(socket.SHUT_RDWR)

@@ -53,7 +53,7 @@ class PostgresqlOperations:
         def write(connection: PostgresqlConnection) -> None:
             connection.each("remove_session", _each(ended))
             connection.run("insert_session", *row)
-            self._tell(connection, NoticeKind.SESSIONS, SessionsBody(put=(row.digest,), ended=tuple(ended)))
+            self._write_notice(connection, NoticeKind.SESSIONS, SessionsBody(put=(row.digest,), ended=tuple(ended)))
 
         await self._write(write)
 
@@ -62,7 +62,7 @@ class PostgresqlOperations:
 
         def write(connection: PostgresqlConnection) -> None:
             connection.each("remove_session", _each(ended))
-            self._tell(connection, NoticeKind.SESSIONS, SessionsBody(ended=tuple(ended)))
+            self._write_notice(connection, NoticeKind.SESSIONS, SessionsBody(ended=tuple(ended)))
 
         await self._write(write)
 
@@ -71,7 +71,7 @@ class PostgresqlOperations:
 
         def write(connection: PostgresqlConnection) -> None:
             connection.each("touch_session", ((at, digest) for digest, at in known.items()))
-            self._tell(connection, NoticeKind.SESSIONS, SessionsBody(seen=known))
+            self._write_notice(connection, NoticeKind.SESSIONS, SessionsBody(seen=known))
 
         await self._write(write)
 
@@ -97,7 +97,7 @@ class PostgresqlOperations:
             connection.each("remove_read_statuses", _each(now.unread))
             connection.each("remove_notification_status", (row[:2] for row in now.statuses if row.status == UNREAD))
             connection.each("put_notification_status", (row for row in now.statuses if row.status != UNREAD))
-            self._tell(connection, NoticeKind.NOTIFICATIONS, NotificationsBody(number, now))
+            self._write_notice(connection, NoticeKind.NOTIFICATIONS, NotificationsBody(number, now))
             return number
 
         return await self._write(write)
@@ -106,7 +106,7 @@ class PostgresqlOperations:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
         self.connections.close()
 
-    def _tell(self, connection: Connection, kind: NoticeKind, body: SessionsBody | NotificationsBody) -> None:
+    def _write_notice(self, connection: Connection, kind: NoticeKind, body: SessionsBody | NotificationsBody) -> None:
         if self._tell_replicas is not None:
             self._tell_replicas(connection, kind, lambda: body)
 

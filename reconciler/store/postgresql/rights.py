@@ -34,8 +34,8 @@ READABLE = (
     "version",
     "wanted",
 )
-"""The tables that `PlanningView` reads, and of facts the columns, since others hold keys. People, keys, sessions and
-invitations are not among them.
+"""The tables that `PlanningView` reads. Of `facts` only some columns, because others contain keys. People, keys,
+sessions and invitations are left out.
 """
 
 SESSION = {
@@ -78,14 +78,14 @@ MOST_NAMED = 3  # tables in a sentence
 
 
 def worker_connection(url: str, *, schema: str) -> str:
-    """Return how the worker connects with its URL."""
+    """Return the worker's connection by its URL."""
     given = conninfo.conninfo_to_dict(url).get("options") or ""
     options = " ".join(f"-c {name}={value}" for name, value in {**SESSION, "search_path": schema}.items())
     return conninfo.make_conninfo(url, options=f"{given} {options}".strip())
 
 
 def settle(url: str, worker_url: str) -> str:
-    """Grant the role of the worker its rights, and return how the worker connects.
+    """Grant the worker's role its rights, and return the worker's connection.
 
     Raises Refused for a role that has other rights or a URL that leads elsewhere, StoreFault.
     """
@@ -95,9 +95,10 @@ def settle(url: str, worker_url: str) -> str:
     with inspection.connected(url) as owner:
         [(schema,)] = owner.execute("select current_schema()").fetchall()
         if (inspection.migration(owner) or 0) > migrating.migrations()[-1].number:
-            # A later version shares the store during an upgrade. It granted what its own plans read, and this one's.
+            # A later version may share the store during an upgrade. It granted the rights for its own plans and for
+            # this version's.
             return worker_connection(worker_url, schema=schema)
-        # The rights of a role with powers are not touched: they may be the service's own.
+        # The rights of a role with powers are not changed: it may be the service's own role.
         if (report.unread or report.more) and not _powers(owner, report.name):
             with owner.transaction():
                 owner.execute("select pg_advisory_xact_lock(%s)", [LOCK])
@@ -110,7 +111,7 @@ def settle(url: str, worker_url: str) -> str:
 
 
 def role_report(worker_url: str, *, service_url: str) -> RoleReport:
-    """Ask about the role of the worker. Raises Refused, StoreFault."""
+    """Return the report of the worker's role. Raises Refused, StoreFault."""
     with inspection.connected(worker_url, "store.workerUrl") as worker, inspection.connected(service_url) as service:
         role = worker.info.user
         columns = service.execute(_COLUMNS, {"role": role, "readable": list(READABLE)}).fetchall()
@@ -129,7 +130,7 @@ def role_report(worker_url: str, *, service_url: str) -> RoleReport:
 
 
 def _powers(connection: Connection, role: str) -> list[str]:
-    """Return what a role may do beside using tables."""
+    """Return the powers of a role beside the use of tables."""
     *flags, roles = connection.execute(_POWERS, {"role": role}).fetchone() or [None]
     found = [told for told, is_so in zip(POWERS, flags, strict=False) if is_so]
     return [*found, f"is a member of {roles}"] if roles else found

@@ -34,7 +34,7 @@ BEAT_SECONDS = 3.0  # between two signs of life of a transaction that holds a lo
 
 ADDRESS = "postgresql:"  # without the URL, which may hold a password: the worker connects before it gets a job
 
-# What may quote a redacted value, or be made of it.
+# Tables that may quote a redacted value, or be made from it.
 TRACED = ("version", "resource", "rendering", "past_route", "run", "run_status", "audit")
 ERASING_LOCK = "250ms"  # readers wait meanwhile
 ERASING_SECONDS = 3600
@@ -80,7 +80,7 @@ class PostgresqlStore(sql_store.SqlStore):
         return row
 
     def _see(self, revision: int) -> None:
-        """Note the revision of a read: it may be newer than what was heard of."""
+        """Record the revision of a read, which may be newer than the changes heard."""
         self._revision = max(self._revision, revision)
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
@@ -126,7 +126,7 @@ class PostgresqlStore(sql_store.SqlStore):
 
     @contextlib.contextmanager
     def _doubts(self) -> Iterator[None]:
-        """If the outcome is unknown, hear of the change later, should it be stored: nobody here is told of it now."""
+        """If the outcome of a change is unknown, hear it later like a change of another replica, if it was stored."""
         try:
             yield
         except OutcomeUnknown:
@@ -195,7 +195,7 @@ class PostgresqlStore(sql_store.SqlStore):
         try:
             yield connection
         finally:
-            # Not on its threads: all of them may wait for locks, some of which others give back the same way.
+            # Not on the same threads: all of them may wait for locks that other calls release here.
             await _to_its_end(self._readers, partial(self._connections.give, connection))
 
     def figures(self) -> records.StoreFigures:
@@ -268,7 +268,9 @@ async def _interruptible(executor: Executor, work: Callable[[], T], connection: 
 
 
 async def _interrupt(connection: PostgresqlConnection, task: "asyncio.Future[T]") -> None:
-    """Interrupt a connection until a task has ended: between two statements there is nothing to interrupt."""
+    """Interrupt a connection repeatedly until a task has ended, because an interrupt between two statements has no
+    effect.
+    """
     while not task.done():
         await asyncio.get_running_loop().run_in_executor(None, connection.interrupt)
         await asyncio.wait({task}, timeout=INTERRUPT_SECONDS)
@@ -288,7 +290,7 @@ async def _to_its_end(executor: Executor, work: Callable[[], T], *, undo: Callab
 
 
 async def _end(task: "asyncio.Future[T]") -> None:
-    """Wait for the end of a task, however often the caller is cancelled meanwhile. Nobody asks for its result."""
+    """Wait for the end of a task, even if the caller is cancelled repeatedly. Its result is not used."""
     while not task.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({task})

@@ -20,8 +20,8 @@ from reconciler.settings.models import Settings
 
 MIRRORS = "mirrors"
 HOMES = "git"
-# What we name, and only that: `<name>-<12 hex>.git`, beside it `.git.proposals-<number>`, and of either `.….new` or
-# `.….old` while it is made anew.
+# Only our own names match: `<name>-<12 hex>.git`, `.git.proposals-<number>` beside it, and `.….new` or `.….old` of
+# either while it is made again.
 MIRROR = re.compile(r"\.?[^/]+-[0-9a-f]{12}\.git(\.proposals-[0-9]+)?(\.new|\.old)?")
 HOME = re.compile(r"[^/]+-[0-9a-f]{12}")
 UNREADABLE = re.compile(r"[^A-Za-z0-9]+")
@@ -29,8 +29,8 @@ NAME_CHARACTERS = 40  # of a remote's own name, in that of its folders
 
 
 def remote_place(url: str, credentials: Credentials) -> str:
-    """Return the name of a remote's folders: the last part of its URL, and a digest of all that tells it from
-    others.
+    """Return the name of a remote's folders: the last part of its URL, and a digest of everything that identifies
+    it.
     """
     last = url.rstrip("/").rpartition("/")[2].removesuffix(".git")
     name = UNREADABLE.sub("-", last).strip("-")[:NAME_CHARACTERS] or "repository"
@@ -54,7 +54,7 @@ def retire_leftovers(state_directory: Path, *, kept: Iterable[str]) -> list[Path
         ours = MIRROR if path.parent.name == MIRRORS else HOME
         is_kept = path.parent.name == MIRRORS and _place_of(path.name) in places
         if mirrors.GONE.fullmatch(path.name):
-            aside.append(path)  # the process before this one ended before it had removed it
+            aside.append(path)  # the previous process ended before it removed this
         elif ours.fullmatch(path.name) and not is_kept:
             unused.append(path)
     return [*aside, *mirrors.retire_folder(unused)]
@@ -69,7 +69,7 @@ def _place_of(name: str) -> str:
 
 
 def remote_places(settings: Settings) -> Callable[[Source], RemotePlace]:
-    """Each remote gets a mirror named after it: another URL, and the same with other credentials, is another one."""
+    """Return a function that gives the folders of a remote. Another URL, or other credentials, make another remote."""
     mirrors, homes = settings.state_dir / MIRRORS, settings.state_dir / HOMES
 
     def place(source: Source) -> RemotePlace:
@@ -80,6 +80,8 @@ def remote_places(settings: Settings) -> Callable[[Source], RemotePlace]:
 
 
 async def remove_leftovers(settings: Settings) -> None:
-    """Of remotes that no repository in the settings has. Before any is followed, and while we hold the lock."""
+    """Remove the folders of remotes that no repository in the settings has. Call it under the lock, before any remote
+    is followed.
+    """
     kept = [remote_place(one.url, source_of(one).credentials) for one in settings.repositories]
     mirrors.remove_retired(await asyncio.to_thread(retire_leftovers, settings.state_dir, kept=kept))
