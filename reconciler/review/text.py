@@ -100,8 +100,8 @@ class Sides(NamedTuple):
 
 
 def field_sides(field: PlanField, of: PlanPlace | None, *, whole: bool = False) -> Sides | None:
-    """Return the two values of a field; None if it needs several lines (`field_lines`). `whole`: long lists and mappings
-    stay on one line.
+    """Return the two values of a field; None if it needs several lines (`field_lines`). `whole`: long lists and
+    mappings stay on one line.
     """
     is_text = any(isinstance(side, str) and "\n" in side for side in (field.old, field.new))
     is_long = not whole and any(map(_is_long, (field.old, field.new)))
