@@ -231,7 +231,7 @@ def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
 
 
 def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:
-    """Return those resources of the answer of which the request changes only the status."""
+    """Return the resources of the answer whose status is their only change."""
     rows = {Key(row.kind, row.name): row.status for part in parts for row in part.head_statuses}
     return {key: rendering.restated(bodies[key], rows[key]) for key in rows.keys() & bodies.keys()}
 
