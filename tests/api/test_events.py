@@ -121,10 +121,9 @@ async def test_what_the_store_does_not_tell_is_compared_while_somebody_follows(
         services.events.compare()
         found = services.repositories.reconciler(f"of-{project}")
         assert found is not None
-        found.memory.seen = "f" * 40
-        services.events.compare()
         finding = Finding(Cause(NotificationType.LOGS_UNROUTED, project=project))
         await services.board.take(Observation(Domain.DELIVERY, (finding,), frozenset({project})))
+        found.memory.seen = "f" * 40  # until the next poll, which comes when the watch of the folder begins
         services.events.compare()
         told = await stream.events(2)
     assert [one.event for one in told] == ["repository", "notification"]
