@@ -82,10 +82,8 @@ def _disks(settings: Settings) -> list[DoctorFinding]:
 
 
 def _queues(settings: Settings) -> list[DoctorFinding]:
-    damaged = files.check_quarantine(settings.state_dir)
-    if settings.store.is_postgresql:
-        return damaged
-    return [*damaged, *files.check_lost_batches(databases.database_places(settings).operations)]
+    place = settings.store.url if settings.store.is_postgresql else databases.database_places(settings)
+    return [*files.check_quarantine(settings.state_dir), *files.check_lost_batches(place)]
 
 
 async def _provider(settings: Settings) -> Sequence[DoctorFinding]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reconciler.store.audit import VerifiedChain
     from reconciler.store.estates import StoredEstate
     from reconciler.store.files import DatabasePlaces, Watch
-    from reconciler.store.records import DamagedVersion
+    from reconciler.store.records import DamagedVersion, NotificationRow
 
 
 class OpenedStore(NamedTuple):
@@ -123,6 +123,20 @@ def damaged_versions(url: str, *, watch: "Watch") -> "list[DamagedVersion]":
     from reconciler.store.postgresql import estate
 
     return estate.damaged_versions(url, watch=watch)
+
+
+def stored_notifications(place: "DatabasePlaces | str") -> "list[NotificationRow]":
+    """Return all notifications in files of SQLite, or in the database of a URL of PostgreSQL.
+
+    Raises Refused, StoreFault.
+    """
+    if isinstance(place, str):
+        from reconciler.store.postgresql import inspection
+
+        return inspection.notifications(place)
+    from reconciler.store import files
+
+    return files.notifications(place.operations)
 
 
 def stored_estate(place: "DatabasePlaces | str") -> "StoredEstate":

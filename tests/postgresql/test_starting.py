@@ -1,5 +1,6 @@
 """A service starts on PostgreSQL without files of a store, and the commands for files say what to use there."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +9,16 @@ import psycopg
 import pytest
 
 from reconciler.cli import exits
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.board import Board, Owners
+from reconciler.notifications.models import Cause, Domain, Finding, Observation
+from reconciler.store.postgresql.operations import PostgresqlOperations
 from tests import daemons
+from tests.api.parts import Moment
 from tests.cli.conftest import Program
 from tests.daemons import Daemon
+from tests.notifications.boards import PLACE
+from tests.postgresql.engine import PostgresqlEngine
 from tests.postgresql.servers import PASSWORDS, Database, Server
 
 pytestmark = pytest.mark.providers
@@ -150,6 +158,37 @@ def test_the_doctor_looks_at_the_server_and_the_worker_s_role(service: Daemon) -
     assert {one["status"] for one in found} == {"ok"}, found
     assert [one["message"].split()[0] for one in found] == ["PostgreSQL", "the", "the"]
     assert found[-1]["message"] == "the worker's role worker may only read"
+
+
+def test_the_doctor_names_queues_that_lost_batches_with_their_replica(tmp_path: Path, database: Database) -> None:
+    daemon = Daemon(tmp_path / "daemon", settings=settings(database))
+
+    def queues() -> list[dict[str, str]]:
+        told = program(daemon)("doctor", "--config", str(daemon.config), "-o", "json")
+        return [one for one in json.loads(told.out)["findings"] if one["check"] == "queues"]
+
+    async def note(replica: str, *findings: Finding) -> None:
+        operations = PostgresqlOperations(database.url)
+        board = Board(operations, clock=Moment(), place=PLACE, owners=Owners(replica))
+        await board.load()
+        await board.take(Observation(Domain.DELIVERY, findings))
+        await operations.close()
+
+    def damaged(severity: Severity, lost: int) -> Finding:
+        cause = Cause(NotificationType.QUEUE_DAMAGED, "siem", "default")
+        return Finding(cause, severity, "The queue is damaged", f"Damaged files: 1. Lost batches: {lost}.")
+
+    assert queues() == []  # there is no store
+    PostgresqlEngine(database).prepare()
+    asyncio.run(note("one", damaged(Severity.ERROR, 2)))
+    asyncio.run(note("two", damaged(Severity.WARNING, 0)))
+    told = (
+        "project default, replica one: The queue is damaged (Damaged files: 1. Lost batches: 2); look at the disk, and "
+        "have senders send them again"
+    )
+    assert queues() == [{"check": "queues", "status": "error", "message": told}]
+    asyncio.run(note("one"))
+    assert queues() == []
 
 
 def test_the_audit_of_a_store_on_postgresql_is_verified(service: Daemon, database: Database) -> None:

@@ -16,15 +16,15 @@ from typing import NamedTuple, TypeVar
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.text import counted
-from reconciler.notifications.models import read_notifications
+from reconciler.notifications.models import Notification, read_notifications
 from reconciler.ops import databases
 from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
+from reconciler.store import engines
 from reconciler.store import files as store_files
-from reconciler.store.contract import StoreFault
-from reconciler.store.files import OPERATIONS, STORE, DatabaseKind
+from reconciler.store.files import OPERATIONS, STORE, DatabaseKind, DatabasePlaces
 from reconciler.store.records import DamagedVersion
 
 MOST_BYTES = 4 << 20
@@ -180,19 +180,21 @@ def check_quarantine(state: Path) -> list[DoctorFinding]:
     ]
 
 
-def check_lost_batches(operations: Path) -> list[DoctorFinding]:
-    """List the queues that lost batches, as the service noted it last in its `ops.db`, which has a check of its own."""
+def check_lost_batches(place: DatabasePlaces | str) -> list[DoctorFinding]:
+    """List the queues that lost batches, of all replicas, as the service noted it. The database has its own check."""
     try:
-        stored = [*read_notifications(store_files.notifications(operations))] if operations.is_file() else []
-    except StoreFault:
+        stored = [*read_notifications(engines.stored_notifications(place))]
+    except ReconcilerError:
         return []
     damaged = [one for one in stored if one.cause.type is NotificationType.QUEUE_DAMAGED and one.resolved is None]
+    lost = [one for one in damaged if one.severity is Severity.ERROR]
     todo = "look at the disk, and have senders send them again"
-    return [
-        error(QUEUE_NAME, f"project {one.cause.project}: {one.title} ({one.details.rstrip('.')})", todo)
-        for one in damaged
-        if one.severity is Severity.ERROR  # others lost nothing
-    ]
+    return [error(QUEUE_NAME, f"{_whose(one)}: {one.title} ({one.details.rstrip('.')})", todo) for one in lost]
+
+
+def _whose(one: Notification) -> str:
+    project = f"project {one.cause.project}"
+    return f"{project}, replica {one.instance}" if one.instance else project
 
 
 # Room on the disks, for log records and for large changes.

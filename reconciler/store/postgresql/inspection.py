@@ -14,7 +14,8 @@ from psycopg.rows import tuple_row
 
 from reconciler.store.contract import StoreFault
 from reconciler.store.postgresql import migrating
-from reconciler.store.postgresql.connection import URL_SETTING, url_options, wrong_option
+from reconciler.store.postgresql.connection import URL_SETTING, load_queries, url_options, wrong_option
+from reconciler.store.records import NotificationRow
 from reconciler.store.replica_records import ServerReport
 
 PARTS = 10_000  # of a server's version: 150018 is 15.18
@@ -68,6 +69,12 @@ def server(url: str) -> ServerReport:
             oldest=migrating.OLDEST_SERVER // PARTS,
             latest=migrating.migrations()[-1].number,
         )
+
+
+def notifications(url: str) -> list[NotificationRow]:
+    """Return all notifications. Raises Refused, StoreFault."""
+    with connected(url) as connection:
+        return [NotificationRow(*row) for row in connection.execute(load_queries()["all_notifications"])]
 
 
 def migration(connection: Connection) -> int | None:
