@@ -66,11 +66,11 @@ def _answer(call: Call, notification: bytes | None) -> Response:
 
 def seen_by(call: Call) -> Sees:
     """Return the test for what the caller sees."""
-    principal, reachable = call.principal, access.reach(call)
+    principal, person, reachable = call.principal, _person(call), access.reach(call)
 
     def sees(cause: Cause) -> bool:
         if cause.scope is NotificationScope.USER:
-            return cause.user == principal.user
+            return cause.user == person
         if cause.scope is NotificationScope.ORGANIZATION:
             return principal.organization_admin
         is_of_keys = cause.type is NotificationType.KEYS_TO_REVIEW

@@ -232,7 +232,7 @@ class Query:
             self.problems += [f"The query parameter `{name}` is not known here: {there}." for name in unknown]
 
     def boolean(self, name: str) -> bool:
-        """A boolean; false when it is not given."""
+        """Return a boolean; False if it is not given."""
         value = self.values.get(name, "false")
         if value not in BOOLEANS:
             self.problems.append(f"The query parameter `{name}` is not one of `true`, `false`, `1` and `0`.")

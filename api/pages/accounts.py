@@ -158,7 +158,7 @@ async def _change_password(call: Call, form: Form) -> Mistake | None:
 def _page(
     call: Call, *, done: str = "", values: Mapping[str, Value] | None = None, mistakes: Sequence[Mistake] = ()
 ) -> Response:
-    """Return the whole page as it is now; `values` is what was filled in for a key."""
+    """Return the present page; `values` are the entered fields of a key."""
     user, principal = _user(call), call.principal
     can_share, is_admin = projects.may_manage_any(principal), principal.organization_admin
     roles = {name: principal.role_in(name) for name in sorted(call.directory.projects)}

@@ -5,18 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.responses import Response
-
-from api import auth, errors
-from api.calls import Call, Subject
-from api.pages import forms
-from api.pages.api_client import Api
-from api.pages.forms import FailureLink, Form, PagePath
-from api.routing import Routes
-
-routes = Routes(forms.STYLE)
-
-REFUSED = "This was refused, and nothing was changed"
+from api.pages.forms import Form, PagePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +87,3 @@ _BACK = re.compile(r"/(?!/)[!-\[\]-~]*")  # a path of ours: no host, no backslas
 def local(text: str) -> str:
     """Return the path and query of a page of ours, or that of the overview for any other text."""
     return text if len(text) <= LONGEST_BACK and _BACK.fullmatch(text) else PagePath.HOME
-
-
-@routes.add(f"POST {PagePath.ACT}", Subject.PUBLIC)
-async def act(call: Call) -> Response:
-    """Do the action of a button, and lead back to its page; if it is refused, show the reason and a link back."""
-    form = await forms.read_own_form(call)
-    name, project, back = form.text("action"), form.text("project"), local(form.text("back"))
-    action = ACTIONS.get(name)
-    if action is None:
-        raise errors.BadRequest("There is no such action.")
-    parameters, body = action.parameters(form), action.members(form)
-    try:
-        await Api(call).ask(action.operation, project=project, body=body, **parameters)
-    except errors.Problem as problem:
-        links = (FailureLink(back, "Go back"), forms.OVERVIEW)
-        told = {"heading": REFUSED, "sentences": problem.sentences, "links": links}
-        return forms.page("message", status=problem.status, headers=problem.headers, **told)
-    cookies = auth.cookies(call)
-    return forms.elsewhere(back, cookies.given(cookies.done, name, seconds=DONE_SECONDS))

@@ -9,21 +9,23 @@ It asks the API (`view.api`), and renders one template. The server makes all HTM
 but does not update itself.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
-from urllib.parse import quote, urlencode
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote, unquote, urlencode
 
 from starlette.responses import Response
 
-from api import access, auth
+from api import access, auth, errors
 from api.calls import Call, Subject
-from api.pages import forms, sign_in
+from api.pages import actions, forms, sign_in
 from api.pages.actions import ACTIONS, DONE
 from api.pages.api_client import Api
-from api.pages.forms import PagePath
+from api.pages.forms import FailureLink, Form, PagePath
 from api.requests import Query
 from api.responses import OF_CONSOLE
-from api.routing import Routes, Style
+from api.routing import Router, Routes, Style
 from reconciler.model.directory import User
 
 routes = Routes(Style(OF_CONSOLE, forms.failure_page))
@@ -47,13 +49,24 @@ SECTIONS = (
 LISTS = frozenset(path for path, _, _ in SECTIONS)
 
 
-class View:
-    """One look at a page: the visitor's API, the chosen project, the query, and the time."""
+REFUSED = "This was refused, and nothing was changed"
 
-    def __init__(self, call: Call, query: Query, *, here: str = "") -> None:
+
+class Refusal(NamedTuple):
+    """A form that was refused: its fields without passwords, and why."""
+
+    fields: Mapping[str, str]
+    problem: errors.Problem
+
+
+class View:
+    """One request for a page: the visitor's API, the chosen project, the query, and the time."""
+
+    def __init__(self, call: Call, query: Query, *, here: str = "", refusal: Refusal | None = None) -> None:
         """Make the view. The query must have been checked. `here` is the path of the page, if it differs from the
         call's. Raises `NotFound` for a project out of reach.
         """
+        self.refusal = refusal
         self._path = here or call.scope["path"]
         self.call = call
         self.api = Api(call)
@@ -108,6 +121,11 @@ class View:
             return PagePath.HOME, {}
         return self._path, {name: text for name, text in self.query.values.items() if name not in ("project", "after")}
 
+    def typed(self, fields: Mapping[str, object]) -> Mapping[str, str]:
+        """Return what was sent with the form that has these hidden fields, if it was refused; otherwise nothing."""
+        sent = {} if self.refusal is None else self.refusal.fields
+        return sent if sent and all(sent.get(name) == str(value) for name, value in fields.items()) else {}
+
     def sections(self) -> list[tuple[str, str]]:
         """Return the sections that the visitor may see, with their paths."""
         scope, may = self.scope or ("",), self.api.may
@@ -118,15 +136,20 @@ class View:
         ]
 
     def page(self, template: str, *, section: str, live: str = "", status: int = 200, **values: Any) -> Response:
-        """Render a page. `live` names the types of events that refresh it, separated by spaces."""
+        """Render a page. `live` names the types of events that refresh it, separated by spaces. A page with a refused
+        form is never refreshed.
+        """
         user: User | None = self.call.directory.user(self.call.principal.user or "")
         cookies = auth.cookies(self.call)
         done = auth.read_cookie(self.call.headers, cookies.done)
         who = self.call.principal.name if user is None else user.display_name or user.name
+        headers = (cookies.taken(cookies.done),) if done else ()
+        if self.refusal is not None:
+            status, live, headers = self.refusal.problem.status, "", (*headers, *self.refusal.problem.headers)
         return forms.page(
             template,
             status=status,
-            headers=(cookies.taken(cookies.done),) if done else (),
+            headers=headers,
             who=who,
             can_sign_out=self.call.services.anybody is None,
             view=self,
@@ -134,33 +157,38 @@ class View:
             section=section,
             live=live,
             done=DONE.get(done, ""),
+            refused=REFUSED,
             **values,
         )
 
 
 Handler: TypeAlias = Callable[[View], Awaitable[Response]]
+_PAGES: dict[str, tuple[Handler, frozenset[str]]] = {}  # with the names of the query, by path
 
 
 def page(operation: str, *, known: Sequence[str] = ()) -> Callable[[Handler], Handler]:
     """Have the decorated handler show a page to people who are signed in; all others sign in first."""
-    names = frozenset({"project", *known})
+    path = operation.removeprefix("GET ")
 
     def register(handler: Handler) -> Handler:
+        _PAGES[path] = handler, frozenset({"project", *known})
+
         @routes.add(operation, Subject.PUBLIC)
         async def show(call: Call) -> Response:
-            if not await forms.recognise(call):
-                return await _sign_in(call)
-            query = Query(call.query, known=names, strict=False)
-            query.check()
-            view = View(call, query)
-            # Without a role there is nothing to show; organization admins reach every project.
-            if not view.projects:
-                return view.page("without-role", section="")
-            return await handler(view)
+            return await _shown(call, path) if await forms.recognise(call) else await _sign_in(call)
 
         return handler
 
     return register
+
+
+async def _shown(call: Call, path: str, *, refusal: Refusal | None = None) -> Response:
+    handler, names = _PAGES[path]
+    query = Query(call.query, known=names, strict=False)
+    query.check()
+    view = View(call, query, refusal=refusal)
+    # Without a role there is nothing to show; organization admins reach every project.
+    return await handler(view) if view.projects else view.page("without-role", section="")
 
 
 async def _sign_in(call: Call) -> Response:
@@ -169,3 +197,46 @@ async def _sign_in(call: Call) -> Response:
     if call.services.auth_type == "oidc":
         return await sign_in.lead_to_provider(call, back=back)
     return forms.elsewhere(f"{PagePath.SIGN_IN}?back={quote(back, safe='')}")
+
+
+# Forms: each button sends one, and its operation refuses as the API does.
+
+
+@routes.add(f"POST {PagePath.ACT}", Subject.PUBLIC)
+async def act(call: Call) -> Response:
+    """Do the action of a button, and lead back to its page; if it is refused, show that page with the reason."""
+    form = await forms.read_own_form(call)
+    name, project = form.text("action"), form.text("project")
+    action = ACTIONS.get(name)
+    if action is None:
+        raise errors.BadRequest("There is no such action.")
+    parameters, body = action.parameters(form), action.members(form)
+    try:
+        await Api(call).ask(action.operation, project=project, body=body, **parameters)
+    except errors.Problem as problem:
+        return await refused(call, form, problem)
+    cookies = auth.cookies(call)
+    done = cookies.given(cookies.done, name, seconds=actions.DONE_SECONDS)
+    return forms.elsewhere(actions.local(form.text("back")), done)
+
+
+async def refused(call: Call, form: Form, problem: errors.Problem) -> Response:
+    """Show the page of a form again, with what was typed and why it was refused; or that alone if the page is gone."""
+    auth.again(call)
+    back = actions.local(form.text("back"))
+    place, _, query = back.partition("?")
+    scope = {**call.scope, "method": "GET", "path": unquote(place), "query_string": query.encode()}
+    found = _router().find(scope["path"])
+    if found is not None and found[0].path in _PAGES:
+        inner = Call(scope, call.receive, call.services, call.request, found[1], call.endpoints, call.caller)
+        with contextlib.suppress(errors.Problem):
+            response = await _shown(inner, found[0].path, refusal=Refusal(form.told(), problem))
+            if response.status_code == problem.status:  # and does not lead elsewhere
+                return response
+    told = {"heading": REFUSED, "sentences": problem.sentences, "links": (FailureLink(back, "Go back"), forms.OVERVIEW)}
+    return forms.page("message", status=problem.status, headers=problem.headers, **told)
+
+
+@cache
+def _router() -> Router:
+    return Router(routes.endpoints.values())

@@ -86,6 +86,10 @@ class Form:
             raise errors.BadRequest(f"The field `{name}` is given more than once.")
         return values[0] if values else ""
 
+    def told(self) -> dict[str, str]:
+        """Return every field but passwords, to show them again: of one that is given more than once, the first."""
+        return {name: values[0] for name, values in self._fields.items() if name != "password"}
+
     def texts(self, name: str) -> list[str]:
         """Return every value of a field."""
         return list(self._fields.get(name, ()))

@@ -4,6 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from api import errors
 from api.calls import Call, Subject
 from api.pages import console, forms, parts
 from api.pages.api_client import Api
@@ -46,7 +47,10 @@ async def invite(call: Call) -> Response:
     body = {"role": form.text("role")}
     if form.text("email"):
         body["email"] = form.text("email")
-    answer = await Api(call).ask("POST /v1/projects/{name}/invitations", body=body, name=project)
+    try:
+        answer = await Api(call).ask("POST /v1/projects/{name}/invitations", body=body, name=project)
+    except errors.Problem as problem:
+        return await console.refused(call, form, problem)
     view = View(call, Query(b"", known=frozenset(), strict=False), here=f"{PagePath.PROJECTS}/{project}")
     return await _project(view, code=answer["invitation"].get("code", ""))
 

@@ -82,10 +82,10 @@ async def read(view: View, project: str, kind: str, name: str) -> dict[str, Any]
     A deleted resource has its history alone. Raises `NotFound` for one that never existed.
     """
     about = {"project": project, "kind": kind, "name": name}
-    versions = await _versions(view, about, limit=MOST_VERSIONS)
+    versions = await history(view, about, limit=MOST_VERSIONS)
     answer = await view.api.maybe("GET /v1/resources/{kind}/{name}", **about)
     resource = answer["resource"] if answer else None
-    latest = resource or (versions or await _versions(view, about, limit=1))[0]
+    latest = resource or (versions or await history(view, about, limit=1))[0]
     status, source = latest.get("status", {}), latest.get("status", {}).get("source", {})
     repositories = await states.repositories(view) if source.get("repository") else []
     repository = next((one for one in repositories if one["name"] == source.get("repository")), {})
@@ -105,7 +105,7 @@ async def read(view: View, project: str, kind: str, name: str) -> dict[str, Any]
     }
 
 
-async def _versions(view: View, about: Mapping[str, str], *, limit: int) -> list[dict[str, Any]]:
+async def history(view: View, about: Mapping[str, str], *, limit: int) -> list[dict[str, Any]]:
     """Return the last versions; none if they are too large together. Raises `NotFound`."""
     try:
         answer = await view.api.ask("GET /v1/{kind}/{name}/history", query={"limit": limit}, **about)

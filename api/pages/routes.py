@@ -8,7 +8,6 @@ from starlette.responses import Response
 from api.calls import Call, Subject
 from api.pages import (
     accounts,
-    actions,
     audit,
     configurations,
     console,
@@ -97,7 +96,7 @@ async def show_reference(_call: Call) -> Response:
 
 # Every page. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
-NOUNS = (sign_in.routes, accounts.routes, routes, assets, reference_routes, actions.routes, console.routes)
+NOUNS = (sign_in.routes, accounts.routes, routes, assets, reference_routes, console.routes)
 CONSOLE = (audit, configurations, deliveries, overview, people, problems, resources, runs)
 """The modules whose pages are in `console.routes`."""
 

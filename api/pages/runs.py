@@ -33,7 +33,7 @@ async def show_runs(view: View) -> Response:
         runs=runs,
         most=MOST_RUNS,
         repository=repository,
-        links={one["name"]: one["commitLink"] for one in found},
+        followed={one["name"]: one for one in found},
         actions=_actions(view, repository) if repository else (),
     )
 
@@ -62,7 +62,7 @@ async def show_run(view: View) -> Response:
     return view.page(
         "run",
         section="Runs",
-        live="run" if run["phase"] != "finished" else "",
+        live="repository" if run["phase"] == "finished" else "run",
         run=run,
         statuses=_linked(repository, run["commit"], part.lines),
         part=part,

@@ -55,7 +55,7 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], is_full: bo
         *(check(name, look, is_full=is_full, seconds=deep) for name, look in _databases(settings)),
         check(files.DISK_NAME, _disks, settings),
         DoctorCheck(PROVIDER, partial(_provider, settings)),
-        check(files.QUEUE_NAME, files.check_quarantine, settings.state_dir),
+        check(files.QUEUE_NAME, _queues, settings),
     ]
 
 
@@ -79,6 +79,13 @@ def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding
 def _disks(settings: Settings) -> list[DoctorFinding]:
     folders, reserve = databases.kept_in(settings), settings.delivery.free_bytes
     return [finding for folder in folders for finding in files.check_disk(folder, reserve=reserve)]
+
+
+def _queues(settings: Settings) -> list[DoctorFinding]:
+    damaged = files.check_quarantine(settings.state_dir)
+    if settings.store.is_postgresql:
+        return damaged
+    return [*damaged, *files.check_lost_batches(databases.database_places(settings).operations)]
 
 
 async def _provider(settings: Settings) -> Sequence[DoctorFinding]:

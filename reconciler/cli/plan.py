@@ -142,13 +142,7 @@ def plan(
     try:
         made = _validated(plan_by_server(service, options) if is_live else plan_from_checkout(options), options)
     except ReconcilerError as problem:
-        from reconciler.review import annotations  # noqa: PLC0415
-
-        # The comment says that there is no plan: otherwise the plan of an earlier push would remain.
-        if form == "github":
-            output.rendered(annotations.absent_annotation(_no_plan(problem, options)))
-        elif form == "markdown":
-            output.rendered(annotations.absent_comment(_no_plan(problem, options), marker=marker))
+        _write_absence(form, problem, options, marker=marker)
         raise
     made = _linked(made, link)
     again = _command(made, options)
@@ -210,6 +204,20 @@ def _command(made: Plan, asked: PlanOptions) -> str:
         *(["--", str(asked.folder)] if asked.folder != Path() else ()),
     ]
     return shlex.join(words)
+
+
+def _write_absence(form: str, problem: ReconcilerError, asked: PlanOptions, *, marker: str) -> None:
+    """Say in the comment, log or page that there is no plan: otherwise the plan of an earlier push would remain."""
+    from reconciler.review import annotations  # noqa: PLC0415
+
+    if form == "github":
+        output.rendered(annotations.absent_annotation(_no_plan(problem, asked)))
+    elif form == "markdown":
+        output.rendered(annotations.absent_comment(_no_plan(problem, asked), marker=marker))
+    elif form == "html":
+        from reconciler.review import page  # noqa: PLC0415
+
+        output.rendered(page.absent_page(_no_plan(problem, asked)))
 
 
 def _no_plan(problem: ReconcilerError, asked: PlanOptions) -> "NoPlan":

@@ -386,7 +386,7 @@ def _batch(one: Peeked) -> dict[str, Value]:
         "bytes": None if one.payload is None else len(one.payload),
         "takenAt": _moment(one.taken_at),
     }
-    if (died := one.obituary) is not None:
+    if (died := one.final_failure) is not None:
         batch |= {
             "attempts": died.attempts,
             "reason": died.reason.value,

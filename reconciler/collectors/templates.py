@@ -173,7 +173,7 @@ class _Text:
         self.made = 0
 
     def functions(self) -> dict[str, Callable[..., object]]:
-        """By name."""
+        """Return the functions by name."""
         return {
             "has": _has,
             "quote": self._quote,

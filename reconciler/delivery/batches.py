@@ -20,7 +20,7 @@ from typing import NamedTuple
 from reconciler.delivery import http_sender
 from reconciler.delivery.breaker import SendEnvironment, SendGate
 from reconciler.delivery.otlp import skeletons
-from reconciler.delivery.queue.contract import Batch, Obituary, Piece, Queue, QueueFault, Reason
+from reconciler.delivery.queue.contract import Batch, FinalFailure, Piece, Queue, QueueFault, Reason
 from reconciler.model.routes import Destination, Format
 from reconciler.model.text import counted
 
@@ -40,7 +40,7 @@ class Lease:
     queued: Batch
     parts: int = 1
     done: set[int] = field(default_factory=set)
-    given_up: dict[tuple[Reason, int | None, bool], tuple[Obituary, tuple[int, ...]]] = field(default_factory=dict)
+    given_up: dict[tuple[Reason, int | None, bool], tuple[FinalFailure, tuple[int, ...]]] = field(default_factory=dict)
     is_leaving: bool = False  # the queue has been told
 
     @property
@@ -48,10 +48,10 @@ class Lease:
         """The records that are not done."""
         return tuple(place for place in range(self.queued.records) if place not in self.done)
 
-    def give_up(self, records: Sequence[int] | None, obituary: Obituary) -> None:
-        """Give up these records, or all remaining ones. Records that failed in the same way share one obituary."""
-        kind = obituary.reason, obituary.status, obituary.outage
-        first, places = self.given_up.get(kind, (obituary, ()))
+    def give_up(self, records: Sequence[int] | None, final_failure: FinalFailure) -> None:
+        """Give up these records, or all remaining ones. Records that failed in the same way share one final failure."""
+        kind = final_failure.reason, final_failure.status, final_failure.outage
+        first, places = self.given_up.get(kind, (final_failure, ()))
         self.given_up[kind] = first, (*places, *(self.left if records is None else records))
 
 
@@ -161,10 +161,10 @@ class Leases:
         queue: Queue,
         *,
         name: str,
-        buried: Callable[[int, Obituary], None],
+        buried: Callable[[int, FinalFailure], None],
         later: Callable[[float, Callable[[], Awaitable[None]]], None],
     ) -> None:
-        """`buried` is called with records and obituary for each dead letter, `later` with work and its delay."""
+        """`buried` is called with records and final failure for each dead letter, `later` with work and its delay."""
         self._queue = queue
         self._name = name
         self._buried = buried
@@ -210,11 +210,11 @@ class Leases:
         if whole:
             self._queue.delivered(whole)
 
-    async def give_up(self, batch: SendBatch, obituary: Obituary) -> None:
+    async def give_up(self, batch: SendBatch, final_failure: FinalFailure) -> None:
         """Settle a batch that is given up."""
         for one in batch.leases:
             one.parts -= 1
-            one.give_up(batch.records, obituary)
+            one.give_up(batch.records, final_failure)
             if not one.parts:
                 await self._bury(one)
 
@@ -223,11 +223,13 @@ class Leases:
         payload = await self.payload(lease)
         if payload is None:
             return
-        for kind, (obituary, places) in [*lease.given_up.items()]:
+        for kind, (final_failure, places) in [*lease.given_up.items()]:
             lease.is_leaving = len(lease.given_up) == 1
             pieces = _pieces(lease, payload, places)
             try:
-                await self._queue.bury(lease.queued, pieces, obituary, records=len(places), leaves=lease.is_leaving)
+                await self._queue.bury(
+                    lease.queued, pieces, final_failure, records=len(places), leaves=lease.is_leaving
+                )
             except QueueFault as fault:
                 lease.is_leaving = False
                 log.warning("Dead letters of %s could not be written: %s", self._name, fault.message)
@@ -235,7 +237,7 @@ class Leases:
                 return
             del lease.given_up[kind]
             lease.done.update(places)
-            self._buried(len(places), obituary)
+            self._buried(len(places), final_failure)
         self._let_go(lease)
 
     def withdraw(self, idle: Sequence[SendBatch]) -> tuple[frozenset[SendBatch], int]:

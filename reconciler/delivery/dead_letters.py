@@ -46,7 +46,7 @@ async def oldest(queues: Sequence[Queue], *, most: int) -> list[dict[str, Any]]:
 
 
 async def _read(queue: Queue, found: list[tuple[int, dict[str, Any]]], *, most: int) -> None:
-    """Add the letters of a queue, with the times of their deaths."""
+    """Add the letters of a queue, with the times at which they became dead."""
     async with contextlib.aclosing(queue.dead_letters()) as letters:
         left = most
         async for letter in letters:
@@ -66,7 +66,7 @@ def chosen(found: Sequence[tuple[Lane, Queue]], letter: str | None) -> tuple[Seq
 
 
 def _shown(letter: DeadLetter, queue: Queue) -> dict[str, Any]:
-    obituary = letter.obituary
+    final_failure = letter.final_failure
     records = preview.preview_records(letter.head, most=RECORDS)
     return {
         "id": f"{queue.label}-{letter.number}",
@@ -74,12 +74,12 @@ def _shown(letter: DeadLetter, queue: Queue) -> dict[str, Any]:
         "takenAt": None if letter.taken_at is None else _instant(letter.taken_at),
         "records": letter.records,
         "bytes": letter.size,
-        "damaged": obituary is None,
-        "reason": None if obituary is None else obituary.reason.value,
-        "attempts": None if obituary is None else obituary.attempts,
-        "status": None if obituary is None else obituary.status,
-        "cause": DAMAGED if obituary is None else obituary.cause,
-        "answer": "" if obituary is None else obituary.answer.decode("utf-8", "replace"),
+        "damaged": final_failure is None,
+        "reason": None if final_failure is None else final_failure.reason.value,
+        "attempts": None if final_failure is None else final_failure.attempts,
+        "status": None if final_failure is None else final_failure.status,
+        "cause": DAMAGED if final_failure is None else final_failure.cause,
+        "answer": "" if final_failure is None else final_failure.answer.decode("utf-8", "replace"),
         "preview": [
             {
                 "time": _instant(one.time // 1_000_000) if one.time else None,

@@ -15,7 +15,7 @@ from reconciler.delivery import http_sender
 from reconciler.delivery.breaker import DeliveryWindow, SendEnvironment, SendGate
 from reconciler.delivery.http_sender import Channel, HttpSender
 from reconciler.delivery.otlp import bodies as record_json
-from reconciler.delivery.queue.contract import Obituary, Piece
+from reconciler.delivery.queue.contract import FinalFailure, Piece
 from reconciler.delivery.reporting import HELD, DeliveryCounts, ExporterState, SendReport, TestOutcome
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model import errors
@@ -95,9 +95,9 @@ class Exporter:
     def _is_busy(self) -> bool:
         return self.in_flight > 0
 
-    def buried(self, records: int, obituary: Obituary) -> None:
+    def buried(self, records: int, final_failure: FinalFailure) -> None:
         """Count and log a dead letter."""
-        self._report.buried(records, obituary)
+        self._report.buried(records, final_failure)
 
     # Requests.
 

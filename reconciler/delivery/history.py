@@ -1,6 +1,5 @@
-"""The last hour of each destination: a sample a minute, in memory. A restart begins anew.
-
-All destinations are sampled at the same moments, so these are kept once. The hour of one destination takes 3 KB.
+"""The last hour of each destination: a sample a minute, in memory. A restart clears it. All destinations are sampled at
+the same times, which are kept once. The hour of one destination takes 3 KB.
 """
 
 from array import array

@@ -19,7 +19,7 @@ from reconciler.delivery.contract import NotTaken, QueueFull
 from reconciler.delivery.exporter import Undelivered
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.otlp.models import Logs, RecordShare, RequestTooLarge
-from reconciler.delivery.queue.contract import Obituary, Queue, Reason, Shortage
+from reconciler.delivery.queue.contract import FinalFailure, Queue, Reason, Shortage
 from reconciler.model.routes import Routes
 
 Match = Callable[[Mapping[str, str]], tuple[str, ...]]
@@ -147,11 +147,11 @@ class Intake:
 
         def told(written: asyncio.Future[None]) -> None:
             if written.exception() is None:
-                lane.sender.buried(share.records, obituary)
+                lane.sender.buried(share.records, final_failure)
 
         cause = f"The queue of the destination {lane.name} was full: {lanes.SHORT[shortage]}."
-        obituary = Obituary(Reason.QUEUE_FULL, self._clock(), 0, cause)
-        written = queue.bury_unqueued(share.pieces, obituary, records=share.records, at=obituary.at)
+        final_failure = FinalFailure(Reason.QUEUE_FULL, self._clock(), 0, cause)
+        written = queue.bury_unqueued(share.pieces, final_failure, records=share.records, at=final_failure.at)
         if written is not None:
             written.add_done_callback(told)
         return written

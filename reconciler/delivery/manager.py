@@ -95,7 +95,7 @@ class Manager:
         self._leaving = DrainingLanes(queues, self._keep_counts)
         self._past = DeliveryCounts()
         self._history = DeliveryHistory(now=time.monotonic())
-        self._remnants = OrphanedQueues(queues, dead_bytes=dead_bytes)
+        self._orphaned = OrphanedQueues(queues, dead_bytes=dead_bytes)
         self._receiving = Receiving()
         self._changing = asyncio.Lock()
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
@@ -249,12 +249,12 @@ class Manager:
 
         The reader of the routes looks up the last known settings of those without a route.
         """
-        found = await self._remnants.names(project)
+        found = await self._orphaned.names(project)
         return tuple(sorted(found | {lane.name for lane in self._of_project(project)}))
 
     async def projects(self) -> frozenset[str]:
         """Return the projects with a queue on disk, as far as the disk can be read."""
-        return await self._remnants.projects()
+        return await self._orphaned.projects()
 
     async def _take_up(self, project: str, known: dict[str, Destination]) -> list[QueueFault]:
         """Give draining lanes the settings of their destination, and open the queues on disk that have no lane.
@@ -272,7 +272,7 @@ class Manager:
                 self._unread(project)
             self._leaving.add(self._lane(project, found.name, place=place, destination=destination, queue=queue))
 
-        return await self._remnants.open(project, opened=opened)
+        return await self._orphaned.open(project, opened=opened)
 
     # Actions of operators.
 
@@ -389,7 +389,7 @@ class Manager:
         return new.batches, new.records
 
     def _disk_queue(self, project: str, name: str) -> DiskQueue | None:
-        """Return the queue on disk of a destination, of several the accepting one."""
+        """Return the disk queue of a destination; if there are several, the accepting one."""
         queues = [lane.queue for lane in self._present(project, name)]
         return next((queue for queue in queues if isinstance(queue, DiskQueue)), None)
 

@@ -168,8 +168,8 @@ def _frame(batch: Batch, payload: bytes) -> MovedFrame:
 
 
 def _dead_frame(one: WholeLetter) -> MovedFrame:
-    obituary, taken_at, payload = one.letter
-    pieces = segments.encode_dead_letter(obituary, [payload], taken_at=taken_at)
+    final_failure, taken_at, payload = one.letter
+    pieces = segments.encode_dead_letter(final_failure, [payload], taken_at=taken_at)
     return MovedFrame(one.number, one.records, one.buried_at, b"".join(pieces))
 
 

@@ -21,7 +21,7 @@ from reconciler.delivery.batches import Job, Lease, Leases, Pending, SendBatch
 from reconciler.delivery.breaker import SendEnvironment, Timer
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_sender import HttpSender
-from reconciler.delivery.queue.contract import Obituary, Queue, Reason
+from reconciler.delivery.queue.contract import FinalFailure, Queue, Reason
 from reconciler.delivery.retry import TOO_LARGE, AnswerVerdict
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Format
@@ -204,8 +204,8 @@ class QueueExporter(Exporter):
             except http_sender.UnreadablePayload:
                 now = self._environment.clock()
                 cause = "What is stored is no export request of so many log records."
-                obituary = Obituary(Reason.UNREADABLE, now, batch.attempts, cause)
-                await self._leases.give_up(replace(batch, leases=(lease,)), obituary)
+                final_failure = FinalFailure(Reason.UNREADABLE, now, batch.attempts, cause)
+                await self._leases.give_up(replace(batch, leases=(lease,)), final_failure)
             else:
                 readable.append(lease)
         batch.leases = tuple(readable)
@@ -271,7 +271,7 @@ class QueueExporter(Exporter):
         is_retrying = self._destination.retry.enabled
         is_outage = verdict.outage and batch.arrivals == self._arrivals  # otherwise other batches arrived meanwhile
         self._is_replay_owed |= is_outage and (is_retrying or not self._gate.is_up)
-        obituary = Obituary(
+        final_failure = FinalFailure(
             Reason.GIVEN_UP if is_retrying else Reason.NO_RETRY,
             self._environment.clock(),
             batch.attempts,
@@ -280,7 +280,7 @@ class QueueExporter(Exporter):
             verdict.answer,
             is_outage,
         )
-        await self._leases.give_up(batch, obituary)
+        await self._leases.give_up(batch, final_failure)
 
     # The endpoint as a whole, and the dead letters of its outages.
 

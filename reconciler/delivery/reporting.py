@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.delivery.breaker import SendEnvironment
-from reconciler.delivery.queue.contract import Obituary
+from reconciler.delivery.queue.contract import FinalFailure
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.text import counted
 
@@ -133,7 +133,7 @@ class SendReport:
         letters, held = counted(batches, "dead letter"), counted(records, "record")
         log.info("Of %s, %s (%s) %s queued again.", self._who, letters, held, "is" if batches == 1 else "are")
 
-    def buried(self, records: int, obituary: Obituary) -> None:
+    def buried(self, records: int, final_failure: FinalFailure) -> None:
         """Record a dead letter. It is logged now, or with the next line if there was one lately."""
         self.counts.dead += records
         self._untold += records
@@ -142,5 +142,5 @@ class SendReport:
             return
         counted_records = counted(self._untold, "record")
         are = "is a dead letter" if self._untold == 1 else "are dead letters"
-        log.warning("%s for %s %s: %s", counted_records, self._who, are, obituary.cause)
+        log.warning("%s for %s %s: %s", counted_records, self._who, are, final_failure.cause)
         self._untold, self._tells_at = 0, now + TELL_SECONDS

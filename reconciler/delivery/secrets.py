@@ -308,7 +308,7 @@ TOO_LONG = "What a value with references to secrets stands for is longer than 1,
 
 
 class UnresolvableSecret(Refused):
-    """A reference leads to nothing. The message names the reference and the place to look at, never a value."""
+    """A reference has no target. The message names the reference and the place to check, never a value."""
 
 
 class Resolved(NamedTuple):

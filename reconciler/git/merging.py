@@ -246,7 +246,7 @@ MAX_BASES = 2  # merge bases of two commits; ordinary histories have one
 
 class Conflicts(Refused):
     """Both sides change the same lines or files. `files` are at most MAX_NAMED of the `total` paths, sorted and safe to
-    show, each with the lines of the head that conflict, if they are known (`a.yaml:3-5,9`).
+    show, each with the lines of the head that conflict, if they are known (`a.yaml:3-5,9`), or who deletes it.
     """
 
     def __init__(self, files: tuple[str, ...]) -> None:
@@ -400,7 +400,14 @@ class _Merging:
         return str(index.write_tree(self._repository.merger))
 
     def _lines(self, *versions: pygit2.IndexEntry | None) -> str:
-        """Return the lines of the head that conflict, as `:3-5,9`; empty if a version has no lines, or too many."""
+        """Return the lines of the head that conflict, as `:3-5,9`, or the side that deletes the file; empty if a
+        version has no lines, or too many.
+        """
+        match versions:
+            case (pygit2.IndexEntry(), None, pygit2.IndexEntry()):
+                return " (the base deletes it)"
+            case (pygit2.IndexEntry(), pygit2.IndexEntry(), None):
+                return " (the head deletes it)"
         blobs = [None if one is None else self._repository.git.get(one.id) for one in versions]
         texts = [one.data for one in blobs if isinstance(one, pygit2.Blob) and one.size <= MAX_LINED]
         found = conflicting_lines(*texts) if len(texts) == len(versions) else []

@@ -221,7 +221,7 @@ class Snapshot:
             return self._read(blob)
 
     def is_ancestor(self, old: str, new: str) -> bool:
-        """Return True if the history of `new` contains `old`. A commit that the mirror lacks is nobody's ancestor."""
+        """Return True if the history of `new` contains `old`. A commit that the mirror lacks is no ancestor."""
         if not self.has(old):
             return False
         with damage(self._told):

@@ -61,7 +61,7 @@ def shown(name: str) -> str:
 
 @dataclass(slots=True)
 class Location:
-    """One value: its place, its key's place and what is inside it."""
+    """The location of one value: its place, its key's place, and the locations inside it."""
 
     place: Position
     key: Position | None = None

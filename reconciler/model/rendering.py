@@ -361,7 +361,7 @@ def redacted_version(
 ) -> RedactedVersion | None:
     """Redact a stored version; None if it does not contain the text.
 
-    Raises LookupError or ValueError for what was not stored so: it is damaged.
+    Raises LookupError or ValueError for a damaged version.
     """
     stored = _object(body)
     held = {} if secrets is None else values.by_place(stored, _object(secrets))

@@ -240,6 +240,7 @@ NO_DESTINATION = "It has no enabled destination of type `webhook`; add one."
 NEITHER = "It has no enabled source of type `otlp` and no enabled destination of type `webhook`; add them."
 ROUTES = "{at} has `routes`, which the service does not follow yet; remove them or disable the component."
 PROCESSOR = "{at} has an enabled processor, which the service cannot run yet; remove or disable it."
+NAMED_PROCESSOR = "{at} has the enabled processor `{name}`, which the service cannot run yet; remove or disable it."
 IS_PROCESSOR = "{at} is an enabled processor, which the service cannot run yet; remove or disable it."
 UNREADABLE = "{at} names a {kind} that cannot be read; apply that anew."
 NO_ID = "{at} is a webhook in place without an `id`; give it one, since its name is made of it."
@@ -430,7 +431,7 @@ def _processors(one: _Enabled, known: Parts) -> Iterator[str]:
         if processor is None:
             yield UNREADABLE.format(at=at, kind="Processor")
         elif not processor.disabled:
-            yield PROCESSOR.format(at=at)
+            yield NAMED_PROCESSOR.format(at=at, name=name)
 
 
 def _wrong_ids(in_place: list[_Enabled]) -> Iterator[str]:

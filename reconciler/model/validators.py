@@ -1,6 +1,7 @@
-"""JSON Schema validation, with the formats and the label rules that JSON Schema lacks; imports jsonschema-rs, alone.
+"""JSON Schema validation, with the formats and the label rules that JSON Schema lacks. Only this module imports
+jsonschema-rs.
 
-The library's messages quote the value, which may be a secret; ours say what is allowed instead.
+The library's messages quote the value, which may be a secret. Ours name the allowed values instead.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

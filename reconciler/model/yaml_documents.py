@@ -321,7 +321,7 @@ def _check_collection(event: _Event, *, mapping: bool) -> None:
 
 
 def _is_empty(node: _Event) -> bool:
-    """Return True if the document's only node is one that nobody wrote."""
+    """Return True if the document is empty: its only node is implicit."""
     kind: type = node.__class__
     return kind is ScalarEvent and not (node.value or node.style or node.tag or node.anchor)
 

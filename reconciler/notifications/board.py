@@ -95,7 +95,7 @@ TRIES = 20  # of a change, when other replicas change notifications at the same 
 AGAIN_SECONDS = 1.0  # after notifications could not be read
 
 Sees = Callable[[Cause], bool]
-"""Returns True when somebody may see notifications of a cause."""
+"""Returns True if the caller may see notifications of a cause."""
 
 
 class Board:
@@ -122,6 +122,7 @@ class Board:
     ) -> None:
         """`targets` get alerts. `most` are kept, open and resolved."""
         self.targets = targets
+        self.marked: Callable[[Notification, str], None] = lambda *_: None  # called for each mark, with its person
         self.unwritten = ""  # why some changes could not be written; empty if all are
         self._operations = operations
         self._clock = clock
@@ -227,8 +228,8 @@ class Board:
         )
 
     async def tidy(self) -> None:
-        """Write pending changes, and start alerts that are due. Once for all replicas: resolve what nobody checks any
-        more, and remove notifications that ended long ago.
+        """Write pending changes, and start alerts that are due. Once for all replicas: resolve notifications that no
+        replica checks any more, and remove those that ended long ago.
         """
         owners = self._owners
 
@@ -286,6 +287,8 @@ class Board:
             statuses_of[row.user] = UserStatus(row.status)
             if statuses_of[row.user] is UserStatus.UNREAD:  # as in the file, which has no row for it
                 del statuses_of[row.user]
+            if (one := self._kept.get(row.notification)) is not None:
+                self.marked(one, row.user)
 
     def _show(self, kept: Mapping[str, Notification]) -> None:
         self._kept = kept

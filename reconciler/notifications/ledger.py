@@ -98,8 +98,8 @@ def _resolved(one: Notification, *, now: datetime) -> Notification:
 def kept_beside(
     stored: Mapping[str, Notification], unwritten: Iterable[Notification], *, before: Mapping[str, Notification]
 ) -> dict[str, Notification]:
-    """Return the notifications that are `stored` now, with those that could not be written yet. Of a notification that
-    another replica changed since `before`, or whose cause it opened, the other's counts.
+    """Return the notifications that are `stored` now, with those that could not be written yet. If another replica
+    changed a notification since `before`, or opened one for its cause, that one counts.
     """
     theirs = {(one.cause, one.instance) for one in stored.values() if one.resolved is None and one.id not in before}
     ours = [

@@ -99,8 +99,8 @@ class Finding:
 
 
 class Observation(NamedTuple):
-    """The findings of one check of a domain. Of each cause the first finding counts. With `projects`, only these were
-    checked; "" stands for the organization.
+    """The findings of one check of a domain. If a cause has several findings, the first counts. With `projects`, only
+    these were checked; "" is the organization.
     """
 
     domain: Domain

@@ -142,7 +142,7 @@ class RepositoryObserver:
         self._read: dict[str, tuple[str, Finding | None]] = {}  # the last run, and its finding about resources
 
     async def observe(self) -> Observation:
-        """All repositories. Raises StoreFault."""
+        """Check all repositories. Raises StoreFault."""
         findings: list[Finding] = []
         every = self._reconcilers()
         for one in every:
@@ -254,7 +254,7 @@ class FlowObserver:
         self._read: dict[str, tuple[str, EndedFlows]] = {}
 
     async def observe(self) -> Observation:
-        """All repositories. Raises StoreFault."""
+        """Check all repositories. Raises StoreFault."""
         every = [one for one in self._reconcilers() if one.why_suspended is None]
         since, read = self._clock() - ENDED, dict(self._read)
         self._read = {one.watched.name: read.get(one.watched.name, ("", {})) for one in every}

@@ -85,6 +85,11 @@ class Events:
             self.reset()
         self._wake()
 
+    def marked(self, one: Notification, user: str) -> None:
+        """A person has marked a notification, which only they learn."""
+        self._add(Topic.NOTIFICATION, one.id, one.cause.project, cause=one.cause._replace(user=user))
+        self._wake()
+
     def reset(self) -> None:
         """Tell every follower to read everything again."""
         self._kept.clear()
@@ -92,7 +97,7 @@ class Events:
         self._wake()
 
     async def keep(self) -> None:
-        """Compare the rest for as long as there are followers, until cancelled; then every follower is told to end."""
+        """Compare all other facts while there are followers, until cancelled; then every follower is told to end."""
         self._facts, self._notifications = self._found(), self._kept_notifications()
         try:
             while True:

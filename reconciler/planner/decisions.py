@@ -246,9 +246,7 @@ class _Change:
 
 
 def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
-    """Give what is stored the digests that it would get now: an earlier version may have stored members that count as
-    absent.
-    """
+    """Give stored resources their present digests: an earlier version may have stored members that count as absent."""
     differing = [
         one.key
         for one in batch.documents

@@ -43,7 +43,7 @@ WANTED_SECONDS = 600  # after its last change, for which senders keep what only 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
     """The last route of a Configuration that delivered, kept as long as its present version does not.
 
-    `id` is the resource's: one that is deleted and made anew did not deliver before. `version` is the last that
+    `id` is the resource's: one that is deleted and created again did not deliver before. `version` is the last that
     delivered, `since` when the present one could not, `at` its last change that concerns delivery; both are RFC 3339.
     `uses` are the webhooks of the route with the version of each Destination that is in force, 0 for one in place,
     whose version is the Configuration's; none when the route has ended. `held` are those of them that nothing is sent
@@ -64,7 +64,9 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wanted_until(past: Past) -> int:
-    """Until when senders keep what only this Configuration wants, in Unix milliseconds."""
+    """Return the time in Unix milliseconds until which senders should keep records that only this Configuration
+    wants.
+    """
     return int(datetime.fromisoformat(past.at).timestamp() * 1000) + WANTED_SECONDS * 1000
 
 

@@ -5,10 +5,10 @@ from contextlib import suppress
 from itertools import islice
 from typing import TypeAlias
 
-from reconciler.model import components, desired, diffs, names, plan
+from reconciler.model import components, desired, diffs, names, plan, type_checks
 from reconciler.model.diffs import ResourceState
 from reconciler.model.names import Key
-from reconciler.model.outcomes import Change, UpdateStatus
+from reconciler.model.outcomes import Change, Outcome, UpdateStatus
 from reconciler.model.plan import PlanField, PlanPlace, PlanStatus
 from reconciler.model.type_checks import Lookup
 from reconciler.planner import stored
@@ -21,6 +21,7 @@ MOST_TOGETHER = 5_000  # fields of one answer, at most some 40 MB
 
 BoundedFields: TypeAlias = tuple[tuple[PlanField, ...], int]
 """The first fields, and how many more there are."""
+NONE: BoundedFields = ((), 0)
 
 
 def stored_state(key: Key, held: StoredDocument | VersionRow) -> ResourceState:
@@ -34,7 +35,7 @@ def bounded(found: Iterator[PlanField], *, most: int = plan.MOST_FIELDS) -> Boun
     with suppress(Damaged):
         shown = tuple(islice(found, most))
         return shown, sum(1 for _ in found)
-    return (), 0
+    return NONE
 
 
 # Two stored versions of a resource.
@@ -60,7 +61,7 @@ def _compared(one: ChangedVersions, view: PlanningView, *, project: str, lookup:
         versions = [] if number is None else list(view.versions(project, key, number=number))
         return stored_state(key, versions[0]) if versions else None
 
-    fields: BoundedFields = (), 0
+    fields = NONE
     reason = None
     try:
         fields = bounded(diffs.find_fields(state(one.before), state(one.after), lookup=lookup))
@@ -80,29 +81,49 @@ def _compared(one: ChangedVersions, view: PlanningView, *, project: str, lookup:
 # A dry run, whose caller may guess at stored secrets.
 
 
-def would_change(decided: Decided, snapshot: StoreSnapshot, *, seed: bytes) -> dict[Key, BoundedFields]:
-    """Return the fields of each resource that would be written or deleted, until there are enough for one answer.
+def would_change(decided: Decided, snapshot: StoreSnapshot, *, seed: bytes) -> Iterator[BoundedFields]:
+    """Yield for each outcome the fields that would be written or deleted, or would be if it were not refused; none once
+    there are enough for one answer.
 
     A secret that was sent in clear text always counts as changed, so that the answer confirms no guess. `seed` is
     random.
     """
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=decided.written(components.TYPES))
-    found: dict[Key, BoundedFields] = {}
     left = MOST_TOGETHER
     for outcome in decided.outcomes:
-        if left <= 0:
-            break
-        if outcome.change not in (*WRITING, Change.DELETE) or outcome.key is None:
-            continue
-        snapshot.check()
-        key, new = outcome.key, None
-        if outcome.change is not Change.DELETE:
-            sent = ResourceState(decided.document(outcome).document(), dict(decided.fits[key].secrets))
-            new = diffs.veiled(sent, known=decided.kept.get(key, ()), seed=seed)
-        with suppress(Damaged):
-            before = snapshot.view.documents(snapshot.project, [key]).get(key)
-            old = None if before is None else stored_state(key, before)
-            old = old and diffs.veiled(old, known=old.secrets, seed=seed)
-            found[key] = bounded(diffs.find_fields(old, new, lookup=lookup), most=min(left, plan.MOST_FIELDS))
-            left -= len(found[key][0])
-    return found
+        fields = NONE
+        if left > 0 and _has_fields(outcome, decided):
+            snapshot.check()
+            fields = bounded(
+                _would_change(outcome, decided, snapshot, lookup, seed=seed), most=min(left, plan.MOST_FIELDS)
+            )
+            left -= len(fields[0])
+        yield fields
+
+
+def _has_fields(outcome: Outcome, decided: Decided) -> bool:
+    if outcome.change in (*WRITING, Change.DELETE):
+        return True
+    if not decided.documents or outcome.ordinal is None or not decided.document(outcome).owned:
+        return False
+    # Without a stored version it is the role that forbids it.
+    is_owned = outcome.status is UpdateStatus.FORBIDDEN and outcome.stored is not None
+    return outcome.status is UpdateStatus.INVALID or is_owned
+
+
+def _would_change(
+    outcome: Outcome, decided: Decided, snapshot: StoreSnapshot, lookup: Lookup, *, seed: bytes
+) -> Iterator[PlanField]:
+    """Yield the fields of one outcome. Raises Damaged."""
+    key, new = outcome.key, None
+    assert key is not None
+    if outcome.change is not Change.DELETE:
+        document, kept = decided.document(outcome).document(), decided.kept.get(key, frozenset())
+        secrets = dict((decided.fits.get(key) or type_checks.fit(document, lookup)).secrets)
+        if not kept <= secrets.keys():
+            return  # a stored secret, which the type no longer calls one
+        new = diffs.veiled(ResourceState(document, secrets), known=kept, seed=seed)
+    before = snapshot.view.documents(snapshot.project, [key]).get(key)
+    old = None if before is None else stored_state(key, before)
+    old = old and diffs.veiled(old, known=old.secrets, seed=seed)
+    yield from diffs.find_fields(old, new, lookup=lookup)

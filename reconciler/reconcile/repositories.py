@@ -283,11 +283,11 @@ class Repositories:
 
     def run(self, run: str) -> bytes | None:
         """Return a queued or running run as a JSON object; None if it has ended, so that only the store has it."""
-        for loop in self._loops.values():
-            for pending in (loop.running, *loop.queue):
-                if pending is not None and pending.id == run:
-                    return runs.shown_run(pending)
-        return None
+        return next((runs.shown_run(pending) for pending in self.pending() if pending.id == run), None)
+
+    def pending(self) -> list[Run]:
+        """Return the queued and running runs."""
+        return [run for loop in self._loops.values() for run in (loop.running, *loop.queue) if run is not None]
 
     def reconcilers(self) -> list[Reconciler]:
         """Return all reconcilers, by the names of their repositories."""

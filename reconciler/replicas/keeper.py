@@ -245,7 +245,7 @@ class LeaseKeeper:
             await asyncio.sleep(self._seconds)
 
     async def _end_on_time(self) -> None:
-        """Stop what is followed when the leases end without a renewal."""
+        """Stop following repositories when the leases end without a renewal."""
         while True:
             left = self._heard.until - self._clock()
             if left <= 0 and self._held:

@@ -137,7 +137,7 @@ def _changed(status: PlanStatus) -> Iterator[str]:
     if status.status is not UpdateStatus.CONFIGURED:
         return
     for field in status.fields[:FIELDS]:
-        sides = text.field_sides(field, status.at)
+        sides = text.field_sides(field, status.at, whole=True)
         yield str(next(text.field_lines(field, status.at)) if sides is None else sides)
     if rest := max(len(status.fields) - FIELDS, 0) + status.fields_left_out:
         yield f"and {counted(rest, 'more field')}"

@@ -21,7 +21,6 @@ from reconciler.review import plan as review_plan
 from reconciler.review import text
 from reconciler.review.plan import (
     LIMIT,
-    LONG,
     MINIMUM,
     VALUE,
     PlanLine,
@@ -181,9 +180,17 @@ def _flows(plan: Plan) -> Iterator[str]:
     for entry in plan.entries:
         if entry.flows:
             several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""
-            lines = [f"{line}\n" for line in _wrapped(review_plan.flow_lines(entry))]
-            begin, end = fence(lines)
-            yield f"**Delivery{several}:**\n\n{begin}{''.join(lines)}{end}\n"
+            shown, folded = review_plan.parted_flows(entry)
+            yield f"**Delivery{several}:**\n{_whole_block(shown)}\n"
+            if folded:
+                summary = counted(len(entry.flows) - len(shown), "more flow")
+                yield f"<details><summary>{summary}</summary>\n{_whole_block(folded)}{_CLOSE}"
+
+
+def _whole_block(lines: Iterable[PlanLine]) -> str:
+    texts = [f"{line}\n" for line in _wrapped(lines)]
+    begin, end = fence(texts)
+    return f"\n{begin}{''.join(texts)}{end}"
 
 
 def _unfit(plan: Plan) -> Iterator[str]:
@@ -251,7 +258,7 @@ def _fill(sheet: Sheet, plan: Plan, sections: Sequence[PlanSection]) -> int:
                         sheet.add(_CLOSE)
                     return shown
                 lines = list(_lines(status, with_reason=not group.cause))
-                sheet.add(ahead + _resource(name, lines, min(room, most)))
+                sheet.add(ahead + _resource(name, lines, min(room, most), open_lines=section.open_lines(group)))
                 ahead = ""
                 shown += 1
         sheet.add(_CLOSE)
@@ -275,11 +282,11 @@ def _name(status: PlanStatus, address: str | None) -> str:
     return f"- {span(review_plan.status_title(status))}{place}{f': {span(why)}' if why else ''}"
 
 
-def _resource(name: str, lines: Sequence[PlanLine], room: int) -> str:
-    """Return a resource with as many of its lines as fit; many of them are folded."""
+def _resource(name: str, lines: Sequence[PlanLine], room: int, *, open_lines: int) -> str:
+    """Return a resource with as many of its lines as fit; more than `open_lines` are folded."""
     texts = [f"{line}\n" for line in lines]
     begin, end = "", ""
-    if len(texts) > LONG:
+    if len(texts) > open_lines:
         begin, end = f"\n<details><summary>{counted(len(texts), 'line')}</summary>\n", "\n</details>\n\n"
     block = _block(texts, room - sheet_size(name) - 1 - sheet_size(begin + end))
     if block:
@@ -309,8 +316,8 @@ def _lines(status: PlanStatus, *, with_reason: bool) -> Iterator[PlanLine]:
         yield from _wrapped(review_plan.status_reason(status))
     for field in status.fields:
         sides = text.field_sides(field, status.at)
-        for line in text.field_lines(field, status.at) if sides is None else ():
-            yield _coloured(line)
+        for number, line in enumerate(text.field_lines(field, status.at) if sides is None else ()):
+            yield _coloured(line._replace(text=f"  {line.text}") if number and line.text else line)
         if sides is not None and sides.old is not None:
             yield PlanLine("-", f"{sides.path}: {sides.old}{sides.where if sides.new is None else ''}")
         if sides is not None and sides.new is not None:

@@ -32,6 +32,7 @@ DEPENDANTS = 10
 
 OPEN = 10  # resources of a section that is open; larger ones are folded
 LONG = 20  # lines of a resource that are open
+FEW = 5  # the same where there are many: in a section that is folded, and of one cause
 
 GITHUB = 65_536  # characters of a comment; Gitea takes about as many, GitLab a million
 RESERVE = 1_536  # for what a pipeline adds of its own
@@ -213,6 +214,14 @@ def flow_lines(entry: PlanEntry) -> Iterator[PlanLine]:
         yield PlanLine("#", f"and {counted(len(entry.flows) - MOST_FLOWS, 'more flow')}")
 
 
+def parted_flows(entry: PlanEntry) -> tuple[list[PlanLine], list[PlanLine]]:
+    """Return the lines of flows that are open, and those that are folded: all that end are open."""
+    lines = list(flow_lines(entry))
+    ends = sum(one.change in flows.ENDS for one in entry.flows)
+    most = len(lines) if len(entry.flows) <= OPEN else max(OPEN, ends)
+    return lines[:most], lines[most:]
+
+
 def flow_text(flow: Flow) -> str:
     """Return one change of delivery as a line."""
     return clean_text(flow.sentence(), LINE)
@@ -369,6 +378,10 @@ class PlanSection(NamedTuple):
     is_open: bool
     groups: tuple[ResourceGroup, ...]
 
+    def open_lines(self, group: ResourceGroup) -> int:
+        """Return how many lines a resource has at most to be open."""
+        return LONG if self.is_open and not group.cause else FEW
+
 
 def sections(plan: Plan) -> Iterator[PlanSection]:
     """Yield a section for each status, the riskiest first, then one for the existing statuses."""
@@ -436,11 +449,16 @@ def committed(tip: PlanTip) -> str:
     return " with uncommitted changes" if tip.worktree else ""
 
 
+def is_comparison(plan: Plan) -> bool:
+    """Decide if a plan merges nothing, but compares a commit with the store."""
+    return plan.head == plan.base and plan.server is not None
+
+
 def moved(plan: Plan, base: str) -> str:
     """Return a sentence if the base has commits that the head lacks, or has all commits of the head; otherwise ''.
     `base` is the name in the form of the rendering.
     """
-    if not plan.ahead and not plan.head.worktree:
+    if not plan.ahead and not plan.head.worktree and not is_comparison(plan):
         how = "; with --worktree it plans what is not committed" if plan.server is None else ""
         return f"{base} has every commit of this already, so there is nothing to merge{how}"
     if not plan.behind:

@@ -6,6 +6,7 @@ rendering.
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -74,6 +75,7 @@ def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
 
 TEXT_LINES = 40  # lines of one text's difference
 ELEMENTS = 20  # of a list in another order
+WIDTH = 100  # bytes of a list or mapping on one line
 
 _COLORS = {"+": "32", "~": "33", "-": "31", "!": "1;31", "=": "35", "#": "36"}
 _PLAIN = (UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.DELETED)  # the symbol says enough
@@ -97,10 +99,13 @@ class Sides(NamedTuple):
         return f"{mark} {self.path}: {values}{self.where}"
 
 
-def field_sides(field: PlanField, of: PlanPlace | None) -> Sides | None:
-    """Return the two values of a field; None if it needs several lines (`field_lines`)."""
+def field_sides(field: PlanField, of: PlanPlace | None, *, whole: bool = False) -> Sides | None:
+    """Return the two values of a field; None if it needs several lines (`field_lines`). `whole`: long lists and
+    mappings stay on one line.
+    """
     is_text = any(isinstance(side, str) and "\n" in side for side in (field.old, field.new))
-    if field.difference is PlanDifference.REORDERED or is_text or _is_other_secret(field):
+    is_long = not whole and any(map(_is_long, (field.old, field.new)))
+    if field.difference is PlanDifference.REORDERED or is_text or is_long or _is_other_secret(field):
         return None
 
     def side(given: Any) -> str | None:
@@ -112,7 +117,9 @@ def field_sides(field: PlanField, of: PlanPlace | None) -> Sides | None:
 
 
 def field_lines(field: PlanField, of: PlanPlace | None) -> Iterator[PlanLine]:
-    """Yield the lines of a field that is more than two values: another order, lines of text, a changed secret."""
+    """Yield the lines of a field that is more than two values: another order, lines of text, a long list or mapping, a
+    changed secret.
+    """
     path, place = clean_text(field.path), where(field.at, of)
     if _is_other_secret(field):
         yield PlanLine("~", f"{path}: {field.new}{place}")
@@ -134,7 +141,35 @@ def _is_other_secret(field: PlanField) -> bool:
 def _split(given: Any) -> list[str]:
     if given is msgspec.UNSET:
         return []
-    return given.split("\n") if isinstance(given, str) else [shown_value(given)]
+    if isinstance(given, str):
+        return given.split("\n")
+    return list(_outline(given)) if _is_nested(given) else [shown_value(given)]
+
+
+def _is_nested(given: Any) -> bool:
+    return isinstance(given, dict | list) and bool(given)
+
+
+def _is_long(given: Any) -> bool:
+    return _is_nested(given) and len(msgspec.json.encode(given)) > WIDTH
+
+
+def _outline(given: Any) -> Iterator[str]:
+    """Yield a list or a mapping as YAML has it, a line for each value in it."""
+    pairs = (
+        [(f"{_key(key)}:", each) for key, each in given.items()] if isinstance(given, dict) else zip(repeat("-"), given)
+    )
+    for begin, value in pairs:
+        if not _is_nested(value):
+            yield f"{begin} {shown_value(value)}"
+            continue
+        inner = _outline(value)
+        yield f"{begin} {next(inner)}" if begin == "-" else begin
+        yield from (f"  {line}" for line in inner)
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else shown_value(key)
 
 
 def _elements(given: Any) -> str:
@@ -252,7 +287,7 @@ def render_text(plan: Plan, *, color: bool, command: str = "") -> Iterator[str]:
 
 def about_lines(plan: Plan) -> Iterator[str]:
     """Yield the two sides of the comparison, and remarks about them."""
-    if plan.head == plan.base and plan.server is not None:
+    if review_plan.is_comparison(plan):
         yield f"  comparing {_tip(plan.head)} with the store\n"
     else:
         yield f"  merging {_tip(plan.head)}{review_plan.committed(plan.head)} into {_tip(plan.base)}\n"

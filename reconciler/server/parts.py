@@ -245,6 +245,7 @@ def _services(
     headers = responses.security_headers(tls=has_tls, web_url=settings.web_url)
     events = Events(lambda: event_facts(repositories, manager.figures()), lambda: watching.board.kept)
     store.subscribe(Committed, events.heard)
+    watching.board.marked = events.marked
     return Services(
         store=store,
         applier=applier,
@@ -325,8 +326,8 @@ async def _settle_database(settings: Settings, *, new_store: bool) -> None:
 
 
 async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
-    """Load the directory after the checks of `auth.type`. Of several replicas, one starts after the other here. Raises
-    Refused, StoreFault.
+    """Load the directory after the checks of `auth.type`. Several replicas do this one after another. Raises Refused,
+    StoreFault.
     """
     settings = plan.settings
     async with sign_in.one_at_a_time(store):
@@ -385,12 +386,17 @@ def _rules_digest(settings: Settings) -> str:
 
 
 def event_facts(repositories: Repositories, figures: DeliveryFigures) -> Facts:
-    """Return what changes with everything that is shown of heads, faults that are not stored, and delivery."""
+    """Return what changes with everything that is shown of heads, faults that are not stored, requested runs, and
+    delivery.
+    """
     found: dict[tuple[Topic, str, str], Hashable] = {}
     for reconciler in repositories.followed():
         one, memory = reconciler.watched, reconciler.memory
         applied = reconciler.following.facts(memory.row.commit)  # which is read a moment after the run
         found[Topic.REPOSITORY, one.project, one.name] = memory.seen, memory.unwritten, applied
+    for run in repositories.pending():
+        if run.is_requested:  # others mostly find nothing new, and leave no record
+            found[Topic.RUN, run.project, run.id] = run.started is not None
     for project, records in figures.unrouted.items():
         found[Topic.DELIVERY, project, ""] = records
     for lane in figures.lanes:  # a destination whose queue moves has several

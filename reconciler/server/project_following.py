@@ -43,7 +43,7 @@ class ProjectFollowing(ABC):
 
     @abstractmethod
     async def _follow(self, project: str) -> bool:
-        """Follow a project. Return True if there is more to do. Raises ReconcilerError for what is not followed."""
+        """Follow a project. Return True if there is more to do. Raises ReconcilerError if a part cannot be followed."""
 
     def heard(self, told: ResourceChange) -> None:
         """Record a change of the store."""
@@ -170,10 +170,8 @@ class RouteFollowing(ProjectFollowing):
 
 
 class RenderingFollowing(ProjectFollowing):
-    """Renders the Configurations of projects that change, as far as Collectors run them.
-
-    A replica renders what it commits. A while later, the one that does the work that is done once renders what is left,
-    in case the other one is gone.
+    """Renders the Configurations of changed projects that Collectors run. A replica renders the projects that it
+    changes. Later, the holder of `WORK` renders what is left, in case that replica is gone.
     """
 
     verb = "renders"

@@ -138,7 +138,7 @@ class API(Topic):
 
 
 class Judging(Topic):
-    """How documents of resources are judged."""
+    """Settings for judging documents."""
 
     unknown_parameters: Annotated[Literal["warn", "refuse"], Allowed("warn or refuse")] = setting(
         "warn",
@@ -241,7 +241,7 @@ class Session(Topic):
 
 
 class Auth(Topic):
-    """How people sign in."""
+    """The ways to sign in."""
 
     type: AuthType = setting(
         "local", "How people sign in: with a password, through a provider, or not at all (on this machine only)."
@@ -277,7 +277,7 @@ class DeadLetters(Topic):
 
 
 class Delivery(Topic):
-    """Taking in log records and sending them on."""
+    """Accepting and delivering log records."""
 
     otlp_listen: scalars.OptionalListen = setting(
         None, "A second listener, for log records only; port 0 is any. Off: empty."

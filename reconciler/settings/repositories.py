@@ -167,7 +167,7 @@ class Prune(Topic):
 
 
 class Verify(Topic):
-    """Which commits are trusted."""
+    """The verification of commits."""
 
     signers_file: scalars.OptionalPath = setting(
         None, "SSH allowed signers; only heads that they signed are applied. Off: empty."
@@ -203,7 +203,7 @@ class Credentials(Topic):
 
 
 class Hook(Topic):
-    """Pushes that are told by the forge."""
+    """Hooks by which the forge reports pushes."""
 
     secret_file: scalars.OptionalPath = setting(None, "File with the secret of `/hooks/<name>`. Off: empty.")
 

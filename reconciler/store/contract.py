@@ -106,7 +106,7 @@ class Store(Protocol):
         """
 
     async def hmac_key(self) -> bytes:
-        """32 random bytes, made with the store, under which sensitive values are digested."""
+        """Return the store's key for digests of sensitive values: 32 random bytes, made with the store."""
 
     async def get(self, project: str, key: Key, *, version: int | None = None) -> bytes | None:
         """Return a resource as JSON with its `status`, or one version as in its history; None if there is none. Raises

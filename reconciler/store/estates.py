@@ -1,7 +1,7 @@
 """An estate: every row of a store, whatever its engine, and the copy of one into another.
 
-Left out is what belongs to one engine or one moment: sessions, the key of sealed sign-ins, that traces are to be
-erased, and what replicas tell each other. A backup leaves out the same.
+Data of one engine or one moment is left out, as in a backup: sessions, the key of sealed sign-ins, the mark that traces
+must be erased, and messages between replicas.
 """
 
 import hashlib
@@ -63,7 +63,9 @@ FACTS_OF_ONE = ("flow_key", "traces")  # facts that are not copied
 
 
 class Estate(Protocol):
-    """A store as tables. Reading it sees one moment; what is put into it counts when its context ends, all of it."""
+    """A store as tables. All reads see one moment. Rows that are put into it are stored together when its context
+    ends.
+    """
 
     @property
     def place(self) -> str:

@@ -21,7 +21,7 @@ from reconciler.store import damage as checksums
 from reconciler.store import database, operations
 from reconciler.store.contract import NewerStore, StoreFault
 from reconciler.store.database import Connection
-from reconciler.store.records import AuditRow, DamagedVersion
+from reconciler.store.records import AuditRow, DamagedVersion, NotificationRow
 
 log = logging.getLogger(__name__)
 
@@ -195,6 +195,12 @@ def _first_fault(connection: Connection, pragma: str) -> str:
     """Return one line, without the line that SQLite puts above faults of pages; `ok` if there is no fault."""
     (found,) = connection.execute(f"pragma {pragma}").fetchone()
     return str(found).removeprefix("*** in database main ***\n").partition("\n")[0]
+
+
+def notifications(path: Path) -> list[NotificationRow]:
+    """Return all notifications of an `ops.db`. Raises StoreFault."""
+    with _reading(path, OPERATIONS) as connection:
+        return [NotificationRow(*row) for row in connection.all("all_notifications")]
 
 
 def damaged_versions(path: Path, *, watch: Watch) -> list[DamagedVersion]:

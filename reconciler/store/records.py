@@ -128,9 +128,9 @@ class PastRouteRow(NamedTuple):
 class RenderingRow(NamedTuple):
     """The rendering of a Configuration, made of `inputs` (see `Unrendered`) by this version of the program.
 
-    `said` is its `status.rendering` as JSON, None if it is not rendered. `body` is None if what is in force stays so.
-    The resource gets `status` where it has `status_before`. Nothing is written if it uses something else by now, or
-    something other than `said_before` is said: a redaction takes away what is in force.
+    `said` is its `status.rendering` as JSON, None if it is not rendered. `body` is None if the rendering in force
+    stays. The resource gets `status` where it has `status_before`. Nothing is written if it uses something else by now,
+    or something other than `said_before` is said: a redaction takes away what is in force.
     """
 
     project: str
@@ -459,10 +459,10 @@ class StoredDocument(NamedTuple):
 
 
 class Unrendered(NamedTuple):
-    """A Configuration whose rendering, or `status.rendering`, is not what is stored of it should give.
+    """A Configuration whose rendering or `status.rendering` is outdated.
 
-    `inputs` differs after every change of what it uses. `said` is what was said of it last; `is_said`: that holds, and
-    only the status lacks it.
+    `inputs` changes with every resource that it uses. `said` is its last `status.rendering`; `is_said`: that is still
+    right, and only missing in the status.
     """
 
     configuration: str

@@ -243,7 +243,7 @@ class _RenderingSearch:
         return Renderer(self._spec, secrets=self._secrets)
 
     def rows(self, one: Unrendered) -> Iterator[RenderingRow]:
-        """Yield the row of a Configuration; none for one that cannot be read: what is in force stays so."""
+        """Yield the row of a Configuration; none if it cannot be read: then the rendering in force stays."""
         key = Key("Configuration", one.configuration)
         held = self._view.documents(self._project, [key])[key]
         try:

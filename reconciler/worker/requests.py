@@ -3,7 +3,7 @@
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, repeat
 
 import msgspec
 from msgspec import structs
@@ -79,14 +79,14 @@ def _plan(
             emit(part)
         endpoints = decisions.changed_endpoints([decided], snapshot) if changed else ()
         changed_flows = decisions.find_flows([decided], snapshot) if is_dry else ()
-        fields = field_changes.would_change(decided, snapshot, seed=context.seed) if is_dry else {}
+        fields = [*field_changes.would_change(decided, snapshot, seed=context.seed)] if is_dry else []
     written = _written(parts)
     restated = _restated(bodies, parts)
     shown = bodies | restated | (changes.without_hashes(written, decided) if is_dry else written)
     body: dict[str, object] = {
         "updates": [
-            _update(outcome, _present(outcome, items, shown)) | _changed_fields(outcome, fields)
-            for outcome in decided.outcomes
+            _update(outcome, _present(outcome, items, shown)) | _changed_fields(found)
+            for outcome, found in zip(decided.outcomes, chain(fields, repeat(field_changes.NONE)), strict=False)
         ]
     }
     if not is_apply:
@@ -231,7 +231,7 @@ def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
 
 
 def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:
-    """Return those resources of the answer of which the request changes only the status."""
+    """Return the resources of the answer whose status is their only change."""
     rows = {Key(row.kind, row.name): row.status for part in parts for row in part.head_statuses}
     return {key: rendering.restated(bodies[key], rows[key]) for key in rows.keys() & bodies.keys()}
 
@@ -275,11 +275,9 @@ def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:
     return update
 
 
-def _changed_fields(outcome: Outcome, found: Mapping[Key, BoundedFields]) -> dict[str, object]:
-    if outcome.change is Change.NONE or outcome.key is None or outcome.key not in found:
-        return {}
-    shown, left_out = found[outcome.key]
-    return {"fields": shown} | ({"fieldsLeftOut": left_out} if left_out else {})
+def _changed_fields(found: BoundedFields) -> dict[str, object]:
+    shown, left_out = found
+    return ({"fields": shown} if shown else {}) | ({"fieldsLeftOut": left_out} if left_out else {})
 
 
 def _line(outcome: Outcome) -> str:

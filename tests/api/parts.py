@@ -112,6 +112,7 @@ async def started(
         board = Board(operations, clock=clock, place=Shown("default", "http://service"))
         events = Events(lambda: event_facts(repositories, NO_FIGURES), lambda: board.kept)
         store.subscribe(Committed, events.heard)
+        board.marked = events.marked
         services = Services(
             store=store,
             applier=applier,

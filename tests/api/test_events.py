@@ -13,7 +13,7 @@ from reconciler.auth import changes
 from reconciler.model.directory import Amendment, Audited, Member
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import Permission, Role, Scope
-from reconciler.notifications.models import Cause, Domain, Finding, Observation
+from reconciler.notifications.models import Cause, Domain, Finding, Observation, UserStatus
 from reconciler.ops import events as ops_events
 from reconciler.ops.events import Topic
 from reconciler.store.records import Committed, Named
@@ -130,6 +130,42 @@ async def test_what_the_store_does_not_tell_is_compared_while_somebody_follows(
     assert [one.event for one in told] == ["repository", "notification"]
     assert told[0].data == {"key": f"of-{project}", "project": project}
     assert services.board.notification(told[1].data["key"]) is not None
+
+
+async def test_a_mark_is_told_to_its_person_alone(app: ASGIApp, services: Services, project: str) -> None:
+    users = [directories.user(f"{name}-{project}") for name in ("ana", "bob")]
+    members = tuple(Member(project, user.id, Role.VIEWER) for user in users)
+    added = Amendment(Audited("created", "User", "them"), users=tuple(users), members=members)
+    await services.accounts.amend(lambda _: added, actor="user:root", request=None)
+    cookies = []
+    for user in users:
+        found = services.accounts.directory.users[user.name]
+        token = await services.sessions.begin(found, since=services.accounts.directory)
+        cookies.append(("Cookie", f"reconciler={token}"))
+    cause = Cause(NotificationType.LOGS_UNROUTED, project=project)
+    await services.board.take(Observation(Domain.DELIVERY, (Finding(cause),), frozenset({project})))
+    services.events.compare()
+    (noted,) = [one.id for one in services.board.kept.values() if one.cause == cause]
+    async with following(app, cookies[0]) as hers, following(app, cookies[1]) as his:
+        await services.board.set_status(noted, UserStatus.DISMISSED, sees=lambda _: True, user=users[0].id)
+        (told,) = await hers.events(1)
+        await apply(services, project, "shown")
+        assert (told.event, told.data) == ("notification", {"key": noted, "project": project})
+        assert [one.event for one in await his.events(1)] == ["resource"]
+
+
+async def test_a_requested_run_is_told_before_it_is_stored(
+    app: ASGIApp, services: Services, project: str, source: Repository, follow: Follow
+) -> None:
+    source.commit()
+    await follow(f"of-{project}", source, project=project)
+    await until(lambda: _knows_its_commit(services, project))
+    services.events.compare()
+    async with following(app, bearer(), ("X-Service-Project", project)) as stream:
+        asked = services.repositories.reconcile(f"of-{project}", actor=parts.SERVICE)
+        services.events.compare()  # before the loop can run it
+        (told,) = await stream.events(1)
+    assert (told.event, told.data) == ("run", {"key": asked, "project": project})  # what is stored has a revision
 
 
 async def test_everybody_is_told_of_what_they_may_read_alone(app: ASGIApp, services: Services, project: str) -> None:

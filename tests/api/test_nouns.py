@@ -88,6 +88,7 @@ async def test_a_repository_shows_the_commit_that_waits_and_its_pages_at_the_for
     assert (await follow.finished(run))["outcome"] == "refused"
     seen = await until(lambda: shown_fact(client, project, "seen"))
     assert (seen["commit"], seen["subject"]) == (refused, "Send to \x1b[31mb <script>")
+    await until(lambda: shown_fact(client, project, "applied"))
     shown = (await client.get(f"/v1/repositories/{project}")).json()["repository"]
     assert (shown["applied"]["subject"], shown["head"]) == ("Send to a", refused)
     page = "https://github.com/team/telemetry"

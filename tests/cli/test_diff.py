@@ -78,6 +78,22 @@ spec: {type: otlp}
     assert scene("diff", "-f", "set", "--detailed-exitcode").code == 3
 
 
+def test_a_diff_of_files_shows_the_fields_of_what_would_be_refused_too(scene: Scene) -> None:
+    scene.program.write("others/git.json", webhook("of-git", 9443))
+    why = "managed by the repository telemetry; change it there"
+    told = f"""Destination/of-git forbidden (dry run) (others/git.json:1): {why}
+  ~ spec.parameters[port].value: 8443 -> 9443
+"""
+    assert scene("diff", "-f", "others") == (3, told, "1 forbidden (dry run)\n")
+    scene.program.write("others/git.json", webhook("of-api", 99_999, "canary-new"))
+    told = """Destination/of-api invalid (dry run) (others/git.json:1)
+  /spec/parameters/1/value: is greater than 65535
+  ~ spec.parameters[port].value: 8443 -> 99999
+  ~ spec.parameters[headers].value.Authorization: (sensitive, changed)
+"""
+    assert scene("apply", "--dry-run", "-f", "others") == (3, told, "1 invalid (dry run)\n")
+
+
 def test_a_dry_run_of_a_delete_shows_what_goes(scene: Scene) -> None:
     told = """Destination/of-api deleted (dry run)
   - spec.parameters[hostname].value: "logs.example.org"
@@ -103,6 +119,7 @@ def test_a_diff_of_a_suspended_repository_shows_what_drifted(scene: Scene) -> No
     same = scene("diff", "telemetry")
     assert (same.code, same.err) == (0, "")
     assert "with the store\n" in same.out
+    assert "nothing to merge" not in same.out
     assert scene("diff", "telemetry", "--detailed-exitcode").code == 0
     assert scene("suspend", "telemetry", "--reason", "an incident").code == 0
     assert scene("apply", "-f", "-", stdin=webhook("of-git", 9443)).code == 0

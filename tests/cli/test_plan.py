@@ -179,6 +179,9 @@ def test_without_a_plan_a_comment_and_a_log_of_a_job_say_so(alone: Program, repo
     assert comment.out == f"<!-- reconciler-plan: prod -->\n### No plan for `{short}`: `{why}`\n\n- `team/a.yaml:1`\n"
     log = alone("plan", "work", "-o", "github", "--detailed-exitcode")
     assert (log.code, log.out) == (1, f"::error title=No plan for {short}::{why}%0Ateam/a.yaml:1\n")
+    page = alone("plan", "work", "-o", "html")
+    assert (page.code, f"<h1>No plan for {short}: {why}</h1>" in page.out) == (1, True)
+    assert "<p>team/a.yaml:1</p>" in page.out
     gone = alone("plan", "work", "-o", "markdown", "--head", "`gone`")
     assert gone.code == 1
     assert gone.out.splitlines()[1].startswith("### No plan for `` `gone` ``: ``there is no commit '`gone`'; ")

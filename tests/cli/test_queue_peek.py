@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from reconciler.delivery.otlp import bodies
-from reconciler.delivery.queue.contract import Obituary, Reason
+from reconciler.delivery.queue.contract import FinalFailure, Reason
 from reconciler.delivery.queue.queues import Queues
 from reconciler.model.routes import Storage
 from reconciler.settings import loading
@@ -20,7 +20,7 @@ from tests.hostile_text import EVERYTHING
 
 AT = 1_795_241_520_123
 MOMENT = "2026-11-21T06:12:00.123Z"
-DIED = Obituary(Reason.GIVEN_UP, AT, 3, "The destination siem answered 422.", 422, b"no \xff")
+DIED = FinalFailure(Reason.GIVEN_UP, AT, 3, "The destination siem answered 422.", 422, b"no \xff")
 
 ELSEWHERE = (
     "name the service's settings with --config or SERVICE_CONFIG, or its `stateDir` with --state-dir (queues in memory "
@@ -35,7 +35,7 @@ def fill(
     project: str = "default",
     name: str = "siem",
     dead: int = 0,
-    died: Obituary = DIED,
+    died: FinalFailure = DIED,
 ) -> None:
     """A queue of one record a batch; the first `dead` of them are dead letters."""
 

@@ -5,7 +5,7 @@ import pytest
 from reconciler.delivery import lanes
 from reconciler.delivery.contract import QueueFull
 from reconciler.delivery.lanes import MEMORY, Lane
-from reconciler.delivery.queue.contract import Obituary, QueueFault, Reason
+from reconciler.delivery.queue.contract import FinalFailure, QueueFault, Reason
 from reconciler.delivery.queue.memory import MemoryQueue
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ class HangingQueue(MemoryQueue):
 
 async def lane(name: str, queue: MemoryQueue) -> Lane:
     """With one dead letter."""
-    written = queue.bury_unqueued([b"x"], Obituary(Reason.QUEUE_FULL, 1, 0, "It was full."), records=2, at=1)
+    written = queue.bury_unqueued([b"x"], FinalFailure(Reason.QUEUE_FULL, 1, 0, "It was full."), records=2, at=1)
     assert written is not None
     await written
     return Lane("acme", name, MEMORY, None, queue, None)

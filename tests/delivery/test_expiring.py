@@ -59,7 +59,7 @@ async def keeping(folder: Path, clock: Clock) -> AsyncIterator[tuple[Expiry, Man
     async with places.opened(folder) as queue:
         await places.fill(queue, b"one")
         (batch,) = await places.claimed(queue)
-        await queue.bury(batch, [b"one"], places.OBITUARY, records=1)
+        await queue.bury(batch, [b"one"], places.FINAL_FAILURE, records=1)
 
     def make(_project: str, _destination: Destination, _queue: Queue | None) -> Exporter:
         raise AssertionError

@@ -12,11 +12,11 @@ import pytest
 from reconciler.delivery import dead_letters
 from reconciler.delivery.contract import QueueFull
 from reconciler.delivery.otlp import bodies
-from reconciler.delivery.queue.contract import DeadLetter, Obituary, Reason
+from reconciler.delivery.queue.contract import DeadLetter, FinalFailure, Reason
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.model.routes import Buffering, Storage
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Wanted
 from tests.delivery.test_manager import PROJECT, managing, routes, webhook
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def bury(folder: Path, *texts: str, died: int = NOW, directory: str = "her
         for batch in await places.claimed(queue):
             payload = await queue.payload(batch)
             assert payload is not None
-            await queue.bury(batch, [payload], OBITUARY._replace(at=died), records=1)
+            await queue.bury(batch, [payload], FINAL_FAILURE._replace(at=died), records=1)
     return queue.folder
 
 
@@ -118,7 +118,7 @@ async def test_a_file_that_was_cut_fails_nothing(tmp_path: Path) -> None:
 async def test_the_oldest_of_all_queues_come_first_and_no_more_than_asked_for() -> None:
     queues = [MemoryQueue(max_batches=99, max_bytes=9999) for _ in range(2)]
     for at in range(10):
-        written = queues[at % 2].bury_unqueued([b"x"], Obituary(Reason.QUEUE_FULL, at, 0, ""), records=at, at=at)
+        written = queues[at % 2].bury_unqueued([b"x"], FinalFailure(Reason.QUEUE_FULL, at, 0, ""), records=at, at=at)
         assert written is not None
         await written
     found = await dead_letters.oldest(queues, most=5)

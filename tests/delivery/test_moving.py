@@ -17,7 +17,7 @@ from reconciler.delivery.queue.folders import PeekedState
 from reconciler.delivery.queue.queues import UNLIMITED
 from reconciler.model.routes import Buffering, Destination, Storage
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Letter
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Letter
 from tests.delivery.test_manager import IN_MEMORY, PROJECT, managing, routes, webhook
 
 pytestmark = pytest.mark.anyio
@@ -80,9 +80,9 @@ async def test_everything_moves_in_its_order_and_the_source_is_empty_afterwards(
     found = [*folders.peek(identity)]
     assert identity.directory == Storage().directory
     assert [one.payload for one in found if one.state is PeekedState.QUEUED] == [b"one", b"two", b"three"]
-    assert [(one.payload, one.obituary, one.taken_at) for one in found if one.state is PeekedState.DEAD] == [
-        (b"given", OBITUARY, NOW),
-        (b"up", OBITUARY, NOW),
+    assert [(one.payload, one.final_failure, one.taken_at) for one in found if one.state is PeekedState.DEAD] == [
+        (b"given", FINAL_FAILURE, NOW),
+        (b"up", FINAL_FAILURE, NOW),
     ]
 
 
@@ -161,7 +161,7 @@ async def test_nothing_is_taken_before_the_routes_are_known(tmp_path: Path) -> N
 def test_every_damaged_byte_is_refused(place: int, is_dead: bool) -> None:
     payload = b"abc"
     if is_dead:
-        payload = b"".join(segments.encode_dead_letter(OBITUARY, [payload], taken_at=NOW))
+        payload = b"".join(segments.encode_dead_letter(FINAL_FAILURE, [payload], taken_at=NOW))
     moved = MovedFrames(7, is_dead, (moving.MovedFrame(3, 2, NOW, payload),))
     body = bytearray(moving.encode_moved(moved))
     assert moving.decode_moved(bytes(body)) == moved

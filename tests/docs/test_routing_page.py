@@ -18,7 +18,7 @@ REASONS = (
     routes.UNREADABLE,
     routes.NEITHER,
     routes.ROUTES,
-    (routes.PROCESSOR, routes.IS_PROCESSOR),
+    (routes.PROCESSOR, routes.NAMED_PROCESSOR, routes.IS_PROCESSOR),
     (routes.NO_SOURCE, routes.NO_DESTINATION),
     (routes.NO_ID, routes.BAD_ID, routes.SAME_ID),
     routes.UNFIT,

@@ -103,9 +103,9 @@ def test_names_the_files_that_conflict(repository: Repository) -> None:
         repository.commit()
     with mirrored(repository) as opened, pytest.raises(Conflicts) as found:
         merge(repository, opened)
-    assert found.value.files == ("deleted.yaml", "odd\\xff.yaml:1", "same.yaml:21")
+    assert found.value.files == ("deleted.yaml (the base deletes it)", "odd\\xff.yaml:1", "same.yaml:21")
     assert found.value.message == (
-        "the two do not merge: deleted.yaml, odd\\xff.yaml:1, same.yaml:21 conflict; "
+        "the two do not merge: deleted.yaml (the base deletes it), odd\\xff.yaml:1, same.yaml:21 conflict; "
         "merge the base into the head and resolve them"
     )
 
@@ -143,6 +143,19 @@ def test_says_which_lines_of_the_head_conflict(repository: Repository, main: str
     with mirrored(repository) as opened, pytest.raises(Conflicts) as found:
         merge(repository, opened)
     assert found.value.files == (f"a.yaml{lines}",)
+
+
+def test_says_that_the_head_deletes_what_the_base_changes(repository: Repository) -> None:
+    repository.write("a.yaml", TEXT)
+    parted(repository)
+    repository.write("a.yaml", changed(_3="main\n"))
+    repository.commit()
+    repository.switch("head")
+    repository.remove("a.yaml")
+    repository.commit()
+    with mirrored(repository) as opened, pytest.raises(Conflicts) as found:
+        merge(repository, opened)
+    assert found.value.files == ("a.yaml (the head deletes it)",)
 
 
 def test_says_how_many_files_conflict_beyond_those_that_it_names(repository: Repository) -> None:
@@ -513,7 +526,7 @@ def test_reads_no_huge_file_to_find_out_whether_it_was_renamed(
     repository.commit()
     with mirrored(repository) as opened, pytest.raises(Conflicts) as found:
         merge(repository, opened)
-    assert found.value.files == ("old.yaml",)
+    assert found.value.files == ("old.yaml (the base deletes it)",)
 
 
 def test_closes_what_it_opened(repository: Repository) -> None:

@@ -77,6 +77,7 @@ def test_these_deliver(spec: dict[str, Any]) -> None:
 
 ROUTES = " has `routes`, which the service does not follow yet; remove them or disable the component."
 PROCESSOR = " has an enabled processor, which the service cannot run yet; remove or disable it."
+MASK = PROCESSOR.replace("an enabled processor", "the enabled processor `mask`")
 IS_PROCESSOR = " is an enabled processor, which the service cannot run yet; remove or disable it."
 BAD_ID = (
     "/spec/destinations/0 is a webhook in place, and its `id` must be 1 to 63 letters, digits, `-`, `_` or `.`, and "
@@ -99,11 +100,11 @@ BAD_ID = (
         ({"processors": [{"type": "custom"}]}, routes.NEITHER),  # mending the processor would not help
         ({"sources": IN, "destinations": OUT, "processors": [{"type": "custom"}]}, "/spec/processors/0" + IS_PROCESSOR),
         ({"sources": IN, "destinations": OUT, "processors": [{"name": "mask"}]}, "/spec/processors/0" + IS_PROCESSOR),
-        ({"sources": [{"name": "masked"}], "destinations": OUT}, "/spec/sources/0" + PROCESSOR),
+        ({"sources": [{"name": "masked"}], "destinations": OUT}, "/spec/sources/0" + MASK),
         ({"sources": IN, "destinations": [{"name": "masked"}]}, "/spec/destinations/0" + PROCESSOR),
         (
             {"sources": [{"type": "otlp", "processors": [{"name": "mask"}]}], "destinations": OUT},
-            "/spec/sources/0" + PROCESSOR,
+            "/spec/sources/0" + MASK,
         ),
         (
             {"sources": IN, "destinations": [{"name": "siem", "processors": [{"type": "custom"}]}]},
@@ -112,7 +113,7 @@ BAD_ID = (
         # A source that nothing is taken from has telemetry of its own, which nobody processes either.
         (
             {"sources": [*IN, {"name": "file", "processors": [{"name": "mask"}]}], "destinations": OUT},
-            "/spec/sources/1" + PROCESSOR,
+            "/spec/sources/1" + MASK,
         ),
         ({"destinations": OUT}, "It has no enabled source of type `otlp`; add one."),
         ({"sources": [{"name": "off"}], "destinations": OUT}, "It has no enabled source of type `otlp`; add one."),

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -19,12 +20,16 @@ import pytest
 from pydantic import BaseModel
 
 from reconciler.cli import doctor, exits
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.models import Cause, Domain, Notification, notification_row
 from reconciler.ops import doctor as ops_doctor
 from reconciler.ops.checks import files, services
 from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, error, ok, threaded, warning
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
 from reconciler.store.files import STORE
+from reconciler.store.operations import SqliteOperations
+from reconciler.store.records import Noted, NotificationRow
 from reconciler.worker.sandbox import Protections
 from tests import daemons, needs
 from tests.cli.conftest import PROGRAM, Program
@@ -38,6 +43,7 @@ from tests.store import rows
 from tests.store.engines import flip
 
 Found = list[tuple[str, str, str]]
+NOW = datetime(2026, 11, 28, 1, 2, 3, tzinfo=UTC)
 
 
 class Service:
@@ -506,6 +512,39 @@ def test_a_damaged_file_of_sessions_and_damaged_queue_files(service: Service) ->
             "lost; remove the files when nobody needs them, and restart the service",
         ),
     ]
+
+
+def test_batches_that_a_queue_lost_until_that_is_resolved(service: Service) -> None:
+    def noted(number: int, *, lost: int, resolved: datetime | None = None) -> NotificationRow:
+        cause = Cause(NotificationType.QUEUE_DAMAGED, f"siem-{number}", "default")
+        title = f"The queue of the destination siem-{number} is damaged"
+        severity = Severity.ERROR if lost else Severity.WARNING
+        return notification_row(
+            Notification(
+                id=f"01M7ZDJ4517MMPZDG6WAJTS57{number}",
+                domain=Domain.DELIVERY,
+                cause=cause,
+                severity=severity,
+                title=title,
+                details=f"Damaged files: 1. Lost batches: {lost}.",
+                opened=NOW,
+                began=NOW,
+                modified=NOW,
+                resolved=resolved,
+            )
+        )
+
+    async def note() -> None:
+        operations = SqliteOperations(service.state / "ops.db")
+        await operations.note(Noted([noted(1, lost=2), noted(2, lost=0), noted(3, lost=1, resolved=NOW)]), after=0)
+        await operations.close()
+
+    asyncio.run(note())
+    told = (
+        "project default: The queue of the destination siem-1 is damaged (Damaged files: 1. Lost batches: 2); look at "
+        "the disk, and have senders send them again"
+    )
+    assert service.wrong() == [("queues", "error", told)]
 
 
 def test_files_of_alerts_are_secrets(service: Service) -> None:

@@ -104,10 +104,11 @@ LOOK = f"""limits => {{ {SHARED}
   for (const one of all('[tabindex]')) must(one.tabIndex <= 0, `an order of its own: ${{told(one)}}`);
   // Playwright leaves an empty style where it hid the caret for a picture.
   for (const one of all('[style]:not([style=""]), style')) wrong.push(`inline: ${{one.outerHTML.slice(0, 80)}}`);
-  for (const one of all('button, input:not([type=hidden]), select, textarea, summary').filter(seen)) {{
+  for (const one of all('button, a.button, input:not([type=hidden]), select, textarea, summary').filter(seen)) {{
     const box = one.getBoundingClientRect();
     must(Math.min(box.width, box.height) >= limits.target || one.type === 'checkbox' || one.type === 'radio',
       `too small: ${{told(one)}} ${{box.width}} x ${{box.height}}`);
+    must(box.left >= 0 && box.right <= innerWidth, `beside the screen: ${{told(one)}}`);
   }}
 
   const parts = colour => colour.match(/[\\d.]+/g).map(Number);

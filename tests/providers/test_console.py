@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests import daemons
 from tests.api.pages import consoles
 from tests.api.pages.consoles import PASSWORD, ConsoleWorld
 from tests.providers import found, looking
@@ -19,7 +20,7 @@ from tests.servers import processes
 
 pytestmark = pytest.mark.providers
 
-LOOKS: list[tuple[Scheme, int]] = [("light", 1280), ("dark", 375), ("dark", 1280)]
+LOOKS: list[tuple[Scheme, int]] = [("light", 1280), ("dark", 360), ("dark", 1280)]
 PAGES = {
     "overview": "/",
     "problems": "/problems",
@@ -90,6 +91,66 @@ def test_every_page_is_fit_for_everybody(world: ConsoleWorld, visiting: Callable
         assert (name, title, grave(page)) == (name, title, [])
 
 
+def test_a_phone_shows_every_button(world: ConsoleWorld, visitor: Visitor) -> None:
+    page = enter(visitor, world, "root")
+    visitor.become("light", 360)
+    world.endpoint.status = 422
+    try:
+        world.send(3)
+        daemons.until(lambda: world.delivery()["deadLetters"]["records"] == 3, "it is given up")
+        run = world.daemon.runs("telemetry", limit=1)[0]["id"]
+        for path in (*PAGES.values(), "/audit", "/people", "/account", f"/runs/{run}"):
+            visitor.visit(world.web_url + path)
+            page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true; })")
+            assert (path, looking.faults(page, scripts=True)) == (path, [])
+    finally:
+        world.endpoint.status = 200
+        world.daemon.post("/v1/destinations/siem/delivery/discard", {"what": "all"})
+
+
+def test_what_was_typed_survives_a_refusal(world: ConsoleWorld, visitor: Visitor) -> None:
+    page = enter(visitor, world, "ana", "/runs?repository=telemetry")
+    page.get_by_text("Suspend…").click()
+    page.get_by_label("Why").fill("maintenance of the store")
+    page.get_by_label("For").fill("two days")
+    page.get_by_role("button", name="Suspend", exact=True).click()
+    error = page.get_by_role("alert")
+    expect(error).to_be_focused()
+    expect(error).to_be_in_viewport()
+    expect(page).to_have_url(f"{world.web_url}/runs?repository=telemetry")
+    expect(page.get_by_label("Why")).to_have_value("maintenance of the store")
+    page.get_by_label("For").fill("1h")
+    page.get_by_role("button", name="Suspend", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("suspended")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("main")).to_contain_text("The repository is followed again.")
+
+
+def test_the_values_of_a_chart_are_readable_without_a_script(world: ConsoleWorld, browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    session = world.browser("vera").jar["reconciler"]
+    context.add_cookies([{"name": "reconciler", "value": session, "url": world.web_url}])
+    page = context.new_page()
+    page.goto(f"{world.web_url}/delivery/default/siem")
+    page.get_by_text("The last hour in numbers").click()
+    expect(page.get_by_role("row").nth(1)).to_have_text(re.compile(r"^now"))
+    expect(page.get_by_role("columnheader", name="Delivered, records/s")).to_be_visible()
+    titles = page.locator("svg.chart rect title").all_text_contents()
+    assert [one for one in titles if not re.fullmatch(r"(\d\d:\d\d UTC|now): \S+ records(/s|/min)?", one)] == []
+    assert "now: 0 records" in titles
+    context.close()
+
+
+def test_a_mark_reaches_the_other_tab(world: ConsoleWorld, visitor: Visitor) -> None:
+    shown = daemons.until(world.lasting_notification, "a notification opens")
+    page = enter(visitor, world, "ana", "/notifications")
+    expect(page.locator("#connection")).to_have_text("live")
+    line, tab = page.locator(f"#n-{shown}"), world.browser("ana")
+    for status, count in (("dismissed", 0), ("unread", 1)):
+        tab.post("/act", {"action": "note", "id": shown, "userStatus": status, "back": "/notifications"})
+        expect(line).to_have_count(count, timeout=15_000)
+
+
 def test_a_commit_shows_without_a_reload(world: ConsoleWorld, visitor: Visitor) -> None:
     page = enter(visitor, world, "vera")
     row = page.locator("#repository-telemetry")
@@ -101,6 +162,16 @@ def test_a_commit_shows_without_a_reload(world: ConsoleWorld, visitor: Visitor) 
     expect(row).to_contain_text("Move the endpoint")
     assert page.evaluate("() => window.isTheSame") is True
     assert page.evaluate("() => window.scrollY") == before
+
+
+def test_a_run_says_without_a_reload_that_another_commit_is_applied(world: ConsoleWorld, visitor: Visitor) -> None:
+    run = world.daemon.run_of("telemetry", world.change())
+    page = enter(visitor, world, "vera", f"/runs/{run['id']}")
+    facts = page.locator("dl.facts")
+    expect(page.locator("#connection")).to_have_text("live")
+    expect(facts).to_contain_text("applied Move the endpoint")
+    later = world.change()
+    expect(facts).to_contain_text(re.compile(f"Applied now.*{later[:12]}", re.DOTALL), timeout=15_000)
 
 
 def test_a_fold_that_is_open_stays_open_over_an_update(world: ConsoleWorld, visitor: Visitor) -> None:

@@ -15,7 +15,9 @@ BAD = """<!DOCTYPE html><html><head></head><body>
 <h1>One</h1><h1>Two</h1><h4>Deep</h4><p style="color: #999; background: #fff">Pale</p><input name="bare">
 <button></button><img src="data:,"><table><tr><td>Cell</td></tr></table><p id="twice"></p><p id="twice"></p>
 <button tabindex="3">First</button><a href="#" class="none">Link</a><div class="wide">Wide</div>
-<style>.none:focus { outline: none } .wide { width: 3000px } button { height: 10px }</style></body></html>"""
+<summary class="far">Far</summary>
+<style>.none:focus { outline: none } .wide { width: 3000px } button { height: 10px }
+.far { position: absolute; left: 1270px; width: 99px; height: 30px }</style></body></html>"""
 
 FAULTS = [
     "no language",
@@ -36,6 +38,7 @@ FAULTS = [
     "too small: input bare",
     "too small: button",
     "too small: button First",
+    "beside the screen: summary Far",
     "contrast 2.8: p Pale",
 ]
 

@@ -210,7 +210,8 @@ def test_a_restart_does_no_work_and_makes_no_run(tmp_path: Path) -> None:
     repositories = [daemons.watched("telemetry", source.path, interval="100ms")]
     with daemons.running(tmp_path / "daemon", repositories=repositories) as daemon:
         daemon.run_of("telemetry", commit)
-        until(lambda: "changedBy" in daemon.resources("Destination")[0]["status"]["source"] or None, "all is known")
+        until(lambda: "changedBy" in daemon.resources("Destination")[0]["status"]["source"], "the change is known")
+        until(lambda: daemon.repository("telemetry")["applied"], "the facts of the commit are known")
         before = _everything(daemon)
         daemon.restart()
         time.sleep(0.3)

@@ -163,6 +163,7 @@ def test_it_stays_suspended_through_a_restart_and_a_resume_after_a_crash_is_whol
         daemon.run_of("telemetry", commit)
         daemon.post("/v1/repositories/telemetry/suspend", {"reason": REASON, "expiry": "2h"})
         daemon.apply(document("a", "by hand"))
+        until(lambda: daemon.repository("telemetry")["applied"], "the facts of the commit are known")
         before = daemon.repository("telemetry")
         daemon.restart()
         # The facts of a commit are read a moment after the start.

@@ -37,7 +37,8 @@ _ROWS = [
     r"\*\*[\d,]+ resources? (?:is|are) not shown:\*\* [a-z\-\d, ]+\. For the whole plan run §\.",
 ]
 _ROW = re.compile("|".join(f"(?:{row})" for row in _ROWS))
-_OPEN = re.compile(r"<details(?: open)?><summary>(?:<b>(?:[-+~=!?#.] )?[a-z\-\d,: ]+</b>|[\d,]+ lines)</summary>")
+_SUMMARY = r"(?:<b>(?:[-+~=!?#.] )?[a-z\-\d,: ]+</b>|[\d,]+ (?:lines|more flows?))"
+_OPEN = re.compile(rf"<details(?: open)?><summary>{_SUMMARY}</summary>")
 _FENCE = re.compile(r"(`{3,})(?:diff|sh)")
 
 

@@ -63,6 +63,22 @@ def empty() -> Plan:
     return plan(entry(unchanged=412, untouched_files=9_990))
 
 
+def flows(stopped: int, started: int) -> Plan:
+    """So many flows stop, and so many start."""
+    changes = [FlowChange.STOPPED] * stopped + [FlowChange.STARTED] * started
+    found = [
+        Flow(change=change, configuration=f"web-{number}", destination="siem") for number, change in enumerate(changes)
+    ]
+    return plan(entry(flows=tuple(found)))
+
+
+def folding(created: int) -> Plan:
+    """So many resources are created, one with six fields."""
+    six = tuple(field(f"spec.f{number}", PlanDifference.ADDED, new=number) for number in range(6))
+    others = [one("created", "Fleet", f"edge-{number}", fields=six[1:]) for number in range(1, created)]
+    return plan(entry(one("created", "Fleet", "edge-0", fields=six), *others))
+
+
 SCRIPT = "".join(f"line {number}\n" for number in range(1, 21))
 
 

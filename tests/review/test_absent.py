@@ -3,13 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.review import annotations
+from reconciler.review import annotations, page
 from reconciler.review.annotations import NoPlan
 from reconciler.review.plan import LIMIT
 from tests import hostile_text
 from tests.review import commonplace
 from tests.review.strategies import NAMES, TEXTS
 from tests.review.test_annotations import COMMAND
+from tests.review.test_page import TAGS, Reader
 
 FOUND = st.builds(
     NoPlan,
@@ -49,3 +50,12 @@ def test_an_annotation_is_one_command(found: NoPlan) -> None:
     shown = annotations.absent_annotation(found)
     assert hostile_text.unseen(shown) == []
     assert COMMAND.fullmatch(shown.removesuffix("\n"))
+
+
+@given(FOUND)
+def test_a_page_has_our_own_tags_alone(found: NoPlan) -> None:
+    html = page.absent_page(found)
+    read = Reader(html)
+    assert read.tags <= TAGS
+    assert (read.open, read.links) == ([], [])
+    assert hostile_text.unseen(html) == []

@@ -128,3 +128,10 @@ def test_percent_colon_and_comma_are_escaped() -> None:
     assert render(samples.plan(samples.entry(odd)))[-1] == (
         "::error file=x%3Ay%2Cz%25.yaml,line=3,col=1,title=Fleet a%3Ab%2Cc%250A invalid::100%25\\r%0Ano: really, no"
     )
+
+
+def test_a_long_list_stays_on_one_line() -> None:
+    steps = [{"name": f"step number {number}"} for number in range(9)]
+    field = samples.field("spec.steps", PlanDifference.ADDED, 5, new=steps)
+    _, line = render(samples.plan(samples.entry(samples.one("configured", "Fleet", "edge", fields=(field,)))))
+    assert '"step number 8"}] (line 5)' in line

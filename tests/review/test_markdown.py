@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.plan import Plan
+from reconciler.model.plan import Plan, PlanDifference
 from reconciler.review import markdown, text
 from reconciler.review.plan import LIMIT, MINIMUM
 from tests import hostile_text
@@ -90,6 +90,28 @@ def test_riskiest_first_and_kept_longest() -> None:
         "+ 2 to create",
     ]
     assert re.findall(r"<summary><b>(\W .*)</b></summary>", render(samples.every(), 1_200)) == folds[:2]
+
+
+@pytest.mark.parametrize(("stopped", "started", "folded"), [(1, 9, 0), (1, 10, 1), (12, 3, 3), (11, 0, 0)], ids=str)
+def test_flows_are_open_if_they_are_few_or_end(stopped: int, started: int, folded: int) -> None:
+    comment = render(samples.flows(stopped, started))
+    shown, _, more = comment.partition("<details><summary>")
+    assert (shown.count(" to siem"), more.count(" to siem")) == (stopped + started - folded, folded)
+    assert shown.count("- web-") == stopped
+    assert bool(folded) == more.startswith(f"{folded} more flow")
+
+
+def test_a_section_that_is_folded_opens_as_a_list_of_names() -> None:
+    assert render(samples.folding(10)).count("<summary>6 lines</summary>") == 0
+    assert render(samples.folding(11)).count("<summary>6 lines</summary>") == 1
+    assert "<summary>5 lines</summary>" not in render(samples.folding(11))
+
+
+def test_what_resources_of_one_cause_hold_is_folded() -> None:
+    fields = tuple(samples.field(f"spec.f{number}", PlanDifference.ADDED, new=number) for number in range(6))
+    many = [samples.one("invalid", "Fleet", f"edge-{n}", reason="a.yaml:1:1: no", fields=fields) for n in range(3)]
+    assert render(samples.plan(samples.entry(*many))).count("<summary>6 lines</summary>") == 3
+    assert "6 lines" not in render(samples.plan(samples.entry(*many[:2])))
 
 
 def test_what_changes_for_collectors_is_folded_and_what_they_refuse_is_not() -> None:

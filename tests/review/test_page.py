@@ -104,6 +104,15 @@ def test_a_section_of_more_than_ten_resources_is_folded() -> None:
         assert f"{folded}<summary><h2>+ {number} to create</h2></summary>" in html
 
 
+def test_many_flows_and_what_is_in_a_folded_section_are_folded() -> None:
+    html = page.render_page(samples.flows(1, 10))
+    assert html.index("web-9") < html.index("<details><summary>1 more flow</summary>") < html.index("web-10")
+    for number, fold in ((10, "<details open>"), (11, "<details>")):
+        html = page.render_page(samples.folding(number))
+        assert html.count(f"{fold}<summary>6 lines</summary>") == 1
+        assert html.count("<details open><summary>5 lines</summary>") == number - 1
+
+
 def test_what_changes_for_collectors_is_folded() -> None:
     html = page.render_page(samples.rendered())
     assert "What collectors run" in html

@@ -92,6 +92,42 @@ def test_two_places_of_one_text_stand_apart() -> None:
     ]
 
 
+STEPS = [
+    {"name": "first"},
+    {"parameters": [{"name": "level", "value": 1}, {"name": "text", "value": "a\nb"}], "of": []},
+]
+
+
+def test_a_long_list_is_a_line_for_each_value() -> None:
+    assert line_of(samples.field("spec.steps", PlanDifference.ADDED, 5, new=STEPS)) == [
+        "+ spec.steps: (line 5)",
+        '  + - name: "first"',
+        "  + - parameters:",
+        '  +     - name: "level"',
+        "  +       value: 1",
+        '  +     - name: "text"',
+        '  +       value: "a\\nb"',
+        "  +   of: []",
+    ]
+    assert line_of(samples.field("spec.steps", PlanDifference.ADDED, 5, new=STEPS[:1])) == [
+        '+ spec.steps: [{"name":"first"}] (line 5)'
+    ]
+
+
+def test_of_a_long_list_that_changes_what_stays_is_around_what_differs() -> None:
+    old = [f"step number {number}" for number in range(20)]
+    field = samples.field("spec.steps", PlanDifference.CHANGED, 5, old=old, new=[*old[:9], "another", *old[10:]])
+    assert line_of(field) == [
+        "~ spec.steps: (line 5)",
+        '  | - "step number 7"',
+        '  | - "step number 8"',
+        '  - - "step number 9"',
+        '  + - "another"',
+        '  | - "step number 10"',
+        '  | - "step number 11"',
+    ]
+
+
 def test_a_string_that_says_sensitive_is_no_secret() -> None:
     field = samples.field("spec.note", PlanDifference.CHANGED, 5, old="(sensitive)", new="(sensitive, changed)")
     assert line_of(field) == ['~ spec.note: "(sensitive)" -> "(sensitive, changed)" (line 5)']

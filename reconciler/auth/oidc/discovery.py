@@ -195,7 +195,7 @@ def requested_scopes(configuration: ProviderConfiguration, document: ProviderDoc
 
 
 def is_local(url: str) -> bool:
-    """Return True for plain http to this machine alone, where nobody else listens."""
+    """Return True for plain http to this machine, where nobody else can listen."""
     parts = _split(url)
     return parts is not None and parts.scheme == "http" and scalars.is_loopback(parts.hostname or "")
 

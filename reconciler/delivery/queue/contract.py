@@ -65,7 +65,7 @@ class Reason(StrEnum):
     UNREADABLE = "unreadable"  # the stored bytes cannot be made into a request
 
 
-class Obituary(NamedTuple):
+class FinalFailure(NamedTuple):
     """The history of a dead letter. `status` is that of the last answer, None without one. `answer` is at most its
     first kilobyte, untrusted. `cause` is one sentence. `outage`: the failure did not concern the batch, so it is
     replayed when the endpoint is back.
@@ -83,8 +83,8 @@ class Obituary(NamedTuple):
 class DeadLetter(NamedTuple):
     """A dead letter with the beginning of its payload, at most HEAD_BYTES. Times are Unix milliseconds.
 
-    Numbers are used once, as those of batches. If its bytes are damaged, `obituary` and `taken_at` are None, and `size`
-    is that of all stored bytes.
+    Numbers are used once, as those of batches. If its bytes are damaged, `final_failure` and `taken_at` are None, and
+    `size` is that of all stored bytes.
     """
 
     number: int
@@ -92,7 +92,7 @@ class DeadLetter(NamedTuple):
     size: int  # bytes of the payload
     buried_at: int
     taken_at: int | None = None
-    obituary: Obituary | None = None
+    final_failure: FinalFailure | None = None
     head: bytes = b""
 
 
@@ -180,7 +180,7 @@ class Queue(Protocol):
         """Release claimed batches: they are first in line again, in their order."""
 
     def bury(
-        self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
+        self, batch: Batch, payload: Sequence[Piece], final_failure: FinalFailure, *, records: int, leaves: bool = True
     ) -> asyncio.Future[None]:
         """Make a dead letter of these bytes, the batch or a part of it; then the batch leaves the queue.
 
@@ -189,7 +189,7 @@ class Queue(Protocol):
         """
 
     def bury_unqueued(
-        self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
+        self, payload: Sequence[Piece], final_failure: FinalFailure, *, records: int, at: int
     ) -> asyncio.Future[None] | None:
         """Make a dead letter of a batch that never was in the queue. Raises QueueFault when awaited; then nothing is
         kept.

@@ -19,7 +19,7 @@ from reconciler.delivery.queue.contract import (
     Batch,
     DeadLetter,
     Depth,
-    Obituary,
+    FinalFailure,
     Piece,
     QueueFault,
     Shortage,
@@ -60,7 +60,7 @@ class DeadLetters:
     def bury(
         self,
         payload: Sequence[Piece],
-        obituary: Obituary,
+        final_failure: FinalFailure,
         *,
         records: int,
         taken_at: int,
@@ -69,12 +69,12 @@ class DeadLetters:
         """Append a letter, which is on disk when the future is done. Return None if all letters would then take more
         than `most` bytes.
         """
-        pieces = segments.encode_dead_letter(obituary, payload, taken_at=taken_at)
+        pieces = segments.encode_dead_letter(final_failure, payload, taken_at=taken_at)
         appender = self.journal.appender
         size = self.journal.left.size + appender.waiting_size + segments.FRAME_HEADER_BYTES + sum(map(len, pieces))
         if most is not None and size > most:
             return None
-        return appender.append(pieces, records=records, at=obituary.at, synced=True, flags=segments.DEAD_LETTER)
+        return appender.append(pieces, records=records, at=final_failure.at, synced=True, flags=segments.DEAD_LETTER)
 
     async def heads(self) -> AsyncGenerator[DeadLetter, None]:
         """Return the letters in the order of their numbers, with the beginnings of their bytes."""
@@ -87,7 +87,7 @@ class DeadLetters:
             if data is not None and letter is not None:
                 size = entry.size - len(data) + len(letter.payload)
                 shown = shown._replace(
-                    size=size, taken_at=letter.taken_at, obituary=letter.obituary, head=letter.payload
+                    size=size, taken_at=letter.taken_at, final_failure=letter.final_failure, head=letter.payload
                 )
             yield shown
 
@@ -333,11 +333,11 @@ class DiskQueue(QueueLine[QueueEntry]):
     # Dead letters.
 
     def bury(
-        self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
+        self, batch: Batch, payload: Sequence[Piece], final_failure: FinalFailure, *, records: int, leaves: bool = True
     ) -> asyncio.Future[None]:
         """See the contract."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        written = self._dead.bury(payload, obituary, records=records, taken_at=batch.taken_at)
+        written = self._dead.bury(payload, final_failure, records=records, taken_at=batch.taken_at)
         assert written is not None  # without a limit
 
         def hear(done: asyncio.Future[None]) -> None:
@@ -351,7 +351,7 @@ class DiskQueue(QueueLine[QueueEntry]):
         return told
 
     def bury_unqueued(
-        self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
+        self, payload: Sequence[Piece], final_failure: FinalFailure, *, records: int, at: int
     ) -> asyncio.Future[None] | None:
         """See the contract."""
         dead = self._dead.journal
@@ -360,7 +360,7 @@ class DiskQueue(QueueLine[QueueEntry]):
             return None
         spare = dead.left.size + dead.appender.waiting_size + self._committer.spare
         most = min(self._limits.max_bytes, self._limits.dead_bytes, spare)
-        return self._dead.bury(payload, obituary, records=records, taken_at=at, most=most)
+        return self._dead.bury(payload, final_failure, records=records, taken_at=at, most=most)
 
     def dead_letters(self) -> AsyncGenerator[DeadLetter, None]:
         """See the contract."""
@@ -376,7 +376,7 @@ class DiskQueue(QueueLine[QueueEntry]):
             waiting: list[asyncio.Future[None]] = []
             size = 0
             async for entry, letter in self._dead.letters(number=number):
-                if self._dead.is_moving(entry) or (outages_only and not letter.obituary.outage):
+                if self._dead.is_moving(entry) or (outages_only and not letter.final_failure.outage):
                     continue
                 length = len(letter.payload)
                 shortage = self.room(size=length) if most is None or begun < most else Shortage.BATCHES
@@ -426,7 +426,7 @@ class DiskQueue(QueueLine[QueueEntry]):
 
     def take_letter(self, letter: DeadLetterFrame, *, records: int) -> asyncio.Future[None] | None:
         """Take a dead letter of another queue, as `bury_unqueued` does."""
-        return self.bury_unqueued([letter.payload], letter.obituary, records=records, at=letter.taken_at)
+        return self.bury_unqueued([letter.payload], letter.final_failure, records=records, at=letter.taken_at)
 
     async def discard(self, *, queued: bool, dead: bool, number: int | None = None) -> tuple[int, int]:
         """See the contract."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.delivery.queue import files, segments
-from reconciler.delivery.queue.contract import Obituary, QueueFault
+from reconciler.delivery.queue.contract import FinalFailure, QueueFault
 from reconciler.delivery.queue.files import PASSING, System
 from reconciler.delivery.queue.segments import Acknowledgements, Frame
 from reconciler.model import ids
@@ -254,7 +254,7 @@ class Peeked(NamedTuple):
     records: int
     taken_at: int
     payload: bytes | None
-    obituary: Obituary | None = None
+    final_failure: FinalFailure | None = None
 
 
 def peek_queues(root: Path) -> list[FoundIdentity]:
@@ -299,5 +299,5 @@ def _peeked(frame: Frame, payload: bytes, acknowledged: Acknowledgements, *, is_
         letter = segments.decode_dead_letter(whole) if whole is not None else None
         if letter is None:
             return Peeked(state, frame.number, frame.records, frame.taken_at, None)
-        return Peeked(state, frame.number, frame.records, letter.taken_at, letter.payload, letter.obituary)
+        return Peeked(state, frame.number, frame.records, letter.taken_at, letter.payload, letter.final_failure)
     return Peeked(state, frame.number, frame.records, frame.taken_at, whole)

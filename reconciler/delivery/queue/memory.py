@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from reconciler.delivery.queue.contract import HEAD_BYTES, Batch, DeadLetter, Depth, Obituary, Piece, Shortage, load
+from reconciler.delivery.queue.contract import HEAD_BYTES, Batch, DeadLetter, Depth, FinalFailure, Piece, Shortage, load
 from reconciler.model.routes import Storage
 
 Source = TypeVar("Source")
@@ -112,7 +112,7 @@ class HeldLetter:
     number: int
     records: int
     taken_at: int
-    obituary: Obituary
+    final_failure: FinalFailure
     payload: bytes
 
 
@@ -182,34 +182,34 @@ class MemoryQueue(QueueLine[bytes]):
         self._count(-1, -batch.records, -batch.size)
 
     def bury(
-        self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
+        self, batch: Batch, payload: Sequence[Piece], final_failure: FinalFailure, *, records: int, leaves: bool = True
     ) -> asyncio.Future[None]:
         """See the contract."""
-        self._bury(b"".join(payload), obituary, records=records, taken_at=batch.taken_at)
+        self._bury(b"".join(payload), final_failure, records=records, taken_at=batch.taken_at)
         if leaves:
             self.delivered([batch])
         return _done()
 
-    def _bury(self, data: bytes, obituary: Obituary, *, records: int, taken_at: int) -> None:
+    def _bury(self, data: bytes, final_failure: FinalFailure, *, records: int, taken_at: int) -> None:
         # Numbers begin at the time, so that they differ from those of an earlier queue, which a person may still see.
-        self._last_letter = max(self._last_letter + 1, obituary.at)
-        self.letters.append(HeldLetter(self._last_letter, records, taken_at, obituary, data))
+        self._last_letter = max(self._last_letter + 1, final_failure.at)
+        self.letters.append(HeldLetter(self._last_letter, records, taken_at, final_failure, data))
         self._dead_size += len(data)
 
     async def dead_letters(self) -> AsyncGenerator[DeadLetter, None]:
         """See the contract."""
         for one in [*self.letters]:
-            size, died, head = len(one.payload), one.obituary.at, one.payload[:HEAD_BYTES]
-            yield DeadLetter(one.number, one.records, size, died, one.taken_at, one.obituary, head)
+            size, died, head = len(one.payload), one.final_failure.at, one.payload[:HEAD_BYTES]
+            yield DeadLetter(one.number, one.records, size, died, one.taken_at, one.final_failure, head)
 
     def bury_unqueued(
-        self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
+        self, payload: Sequence[Piece], final_failure: FinalFailure, *, records: int, at: int
     ) -> asyncio.Future[None] | None:
         """See the contract."""
         size = sum(map(len, payload))
         if len(self.letters) >= MOST_REFUSED or self._size + self._dead_size + size > self._max_bytes:
             return None
-        self._bury(b"".join(payload), obituary, records=records, taken_at=at)
+        self._bury(b"".join(payload), final_failure, records=records, taken_at=at)
         return _done()
 
     async def replay(
@@ -218,7 +218,7 @@ class MemoryQueue(QueueLine[bytes]):
         """See the contract."""
         batches = records = 0
         for letter in [*self.letters]:
-            if (outages_only and not letter.obituary.outage) or number not in (None, letter.number):
+            if (outages_only and not letter.final_failure.outage) or number not in (None, letter.number):
                 continue
             # The bytes count against the same limit before and after.
             if (most is not None and batches >= most) or self.room(size=0) is not None:
@@ -242,7 +242,7 @@ class MemoryQueue(QueueLine[bytes]):
 
     async def expire(self, *, before: int) -> tuple[int, int]:
         """See the contract. Dead letters have no limit of their own in memory."""
-        return self._remove_letters(lambda letter: letter.obituary.at < before)
+        return self._remove_letters(lambda letter: letter.final_failure.at < before)
 
     def _remove_letters(self, is_wanted: Callable[[HeldLetter], bool]) -> tuple[int, int]:
         gone = [letter for letter in self.letters if is_wanted(letter)]
@@ -261,7 +261,7 @@ class MemoryQueue(QueueLine[bytes]):
             dead_batches=len(self.letters),
             dead_records=sum(letter.records for letter in self.letters),
             dead_size=self._dead_size,
-            dead_oldest=min((letter.obituary.at for letter in self.letters), default=None),
+            dead_oldest=min((letter.final_failure.at for letter in self.letters), default=None),
         )
 
     async def close(self) -> None:

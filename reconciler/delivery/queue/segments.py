@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.delivery.queue.contract import Obituary, Piece, Reason
+from reconciler.delivery.queue.contract import FinalFailure, Piece, Reason
 
 ACKNOWLEDGEMENTS_MAGIC = b"RqAcks\x01\x00"  # the last two bytes are the version
 MOST_ACKNOWLEDGEMENT_BYTES = 64 << 20  # of a file; what the rest says is forgotten
@@ -58,9 +58,8 @@ NOTHING = Totals()
 
 
 class Acknowledgements:
-    """The acknowledgements of one segment, which begins with the number `first`.
-
-    `gone` sums what left. `length` is the file's.
+    """The acknowledgements of one segment, which begins with the number `first`. `gone` sums the acknowledged batches.
+    `length` is that of the file.
     """
 
     def __init__(self, first: int, *, mark: int) -> None:
@@ -91,7 +90,7 @@ class Acknowledgements:
         return ACKNOWLEDGEMENTS_MAGIC + zlib.crc32(sealed, self._mark).to_bytes(_CHECKSUM_BYTES, "little") + sealed
 
     def read(self, data: bytes) -> None:
-        """Take in the bytes of the file."""
+        """Add the records in the bytes of a file."""
         if not data.startswith(ACKNOWLEDGEMENTS_MAGIC):
             return
         at = len(ACKNOWLEDGEMENTS_MAGIC)
@@ -105,7 +104,7 @@ class Acknowledgements:
         self.length = at
 
     def _take(self, kind: int, body: bytes) -> None:
-        """Take in one record. One of a number below the first is from before the file was emptied and used anew."""
+        """Add one record. A record with a number below the first is from before the file was emptied and reused."""
         (number,) = struct.unpack_from("<Q", body)
         if number < self.first:
             return
@@ -150,7 +149,7 @@ class Frame(NamedTuple):
 
 
 def sum_frames(frames: "Sequence[Frame] | Sequence[QueueEntry]") -> Totals:
-    """Return how much frames come to."""
+    """Return the totals of frames."""
     return Totals(len(frames), sum(frame.records for frame in frames), sum(frame.size for frame in frames))
 
 
@@ -223,12 +222,12 @@ def scan(region: bytes, start: int, *, mark: int) -> Scanned:
     return Scanned(found, gaps, end, is_short or decode_frame(tail, 0, mark=mark) is not None)
 
 
-# The payload of a dead letter's frame: a length of four bytes, the obituary as JSON, the bytes of the batch.
+# The payload of a dead letter's frame: a length of four bytes, the final failure as JSON, the bytes of the batch.
 
 _LENGTH = struct.Struct("<I")
 
 
-class _WrittenObituary(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class _WrittenFailure(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: Reason
     at: int
     attempts: int
@@ -242,14 +241,14 @@ class _WrittenObituary(msgspec.Struct, frozen=True, rename="camel", omit_default
 class DeadLetterFrame(NamedTuple):
     """The payload of a dead letter's frame."""
 
-    obituary: Obituary
+    final_failure: FinalFailure
     taken_at: int
     payload: bytes
 
 
-def encode_dead_letter(obituary: Obituary, payload: Sequence[Piece], *, taken_at: int) -> list[Piece]:
+def encode_dead_letter(final_failure: FinalFailure, payload: Sequence[Piece], *, taken_at: int) -> list[Piece]:
     """Return the pieces of a frame's payload."""
-    written = msgspec.json.encode(_WrittenObituary(taken_at=taken_at, **obituary._asdict()))
+    written = msgspec.json.encode(_WrittenFailure(taken_at=taken_at, **final_failure._asdict()))
     return [_LENGTH.pack(len(written)) + written, *payload]
 
 
@@ -258,11 +257,11 @@ def decode_dead_letter(data: bytes) -> DeadLetterFrame | None:
     try:
         (length,) = _LENGTH.unpack_from(data)
         begins = _LENGTH.size + length
-        written = msgspec.json.decode(data[_LENGTH.size : begins], type=_WrittenObituary)
+        written = msgspec.json.decode(data[_LENGTH.size : begins], type=_WrittenFailure)
     except (struct.error, msgspec.MsgspecError):
         return None
-    obituary = Obituary(**{name: getattr(written, name) for name in Obituary._fields})
-    return DeadLetterFrame(obituary, written.taken_at, data[begins:])
+    final_failure = FinalFailure(**{name: getattr(written, name) for name in FinalFailure._fields})
+    return DeadLetterFrame(final_failure, written.taken_at, data[begins:])
 
 
 # The header of a segment.
@@ -285,7 +284,7 @@ _SEGMENT = struct.Struct("<8sHBBIQQQQQI")
 
 
 class SegmentHeader(NamedTuple):
-    """The beginning of a segment. `before` is all that was ever appended to the journal before it."""
+    """The beginning of a segment. `before` sums everything that was appended to the journal before it."""
 
     kind: int
     mark: int
@@ -296,7 +295,7 @@ class SegmentHeader(NamedTuple):
 
 
 class UnknownVersion(Exception):
-    """A newer service wrote it."""
+    """The file is from a newer service."""
 
 
 def encode_segment(header: SegmentHeader) -> bytes:
@@ -322,7 +321,7 @@ def decode_segment(data: bytes) -> SegmentHeader | None:
 
 
 def segment_length(totals: Totals) -> int:
-    """Return the length of a file that holds so much."""
+    """Return the length of a file with these totals."""
     return SEGMENT_HEADER_BYTES + totals.batches * FRAME_HEADER_BYTES + totals.size
 
 
@@ -348,12 +347,10 @@ def highest_number(first: int, length: int) -> int:
 
 @dataclass(eq=False, slots=True)
 class Segment:
-    """A segment of an open journal.
-
-    `end` is where the last committed frame ends, `left` is what has not left. A sealed segment gets no more frames. A
-    drained one has no frames that count, though bytes of it may still be on disk. `counted` is how many bytes of it are
-    in the journal's sum. `is_changed` says that its acknowledgements are to be written, `is_busy` that the thread works
-    on it, `is_stuck` that the disk refused what it did last, `retry_at` when it does so again.
+    """A segment of an open journal. `end` is the end of the last committed frame, `left` sums the queued batches. A
+    sealed segment gets no more frames. A drained one has no valid frames, but bytes of it may still be on disk.
+    `counted` is the number of its bytes in the journal's sum. `is_changed`: its acknowledgements must be written.
+    `is_busy`: the thread works on it. `is_stuck`: the last work failed, and is tried again at `retry_at`.
     """
 
     path: Path
@@ -380,12 +377,12 @@ class Segment:
 
     @property
     def is_spent(self) -> bool:
-        """Everything left, and nothing comes: the file may go."""
+        """True if all batches left, and none will be added: the file may be removed."""
         return self.is_drained or (self.is_sealed and self.left.batches <= 0)
 
     @property
     def holds_bytes(self) -> bool:
-        """More of it is on disk than a header."""
+        """True if more than the header is on disk."""
         return self.end > SEGMENT_HEADER_BYTES or self.acknowledged.length > 0
 
 
@@ -417,5 +414,5 @@ class QueueEntry:
 
     @property
     def has_left(self) -> bool:
-        """It was acknowledged."""
+        """True if it was acknowledged."""
         return self.number in self.segment.acknowledged

@@ -16,7 +16,7 @@ READ = ("log", "--max-count=1", "--no-mailmap", "--encoding=UTF-8", "--date=unix
 class CommitFacts(msgspec.Struct, frozen=True):
     """The facts of a commit. `author` is `Name <address>`, as in the source of a resource, `date` that of the author.
 
-    `subject` is the beginning of the message's first line, in the characters of whoever wrote it.
+    `subject` is the beginning of the message's first line, with its original characters.
     """
 
     commit: str

@@ -343,7 +343,7 @@ class Output(NamedTuple):
 class GitProgram:
     """The git program as this service runs it. `home` belongs to this object: nothing else may write there.
 
-    Of repositories of other users, it reads only those in `safe_directories`. Nothing is written until the first run.
+    It reads repositories of other users only if they are in `safe_directories`. Nothing is written until the first run.
     """
 
     def __init__(

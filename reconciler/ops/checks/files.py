@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from reconciler.model.errors import ReconcilerError, Refused
+from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.text import counted
+from reconciler.notifications.models import read_notifications
 from reconciler.ops import databases
 from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
 from reconciler.store import files as store_files
+from reconciler.store.contract import StoreFault
 from reconciler.store.files import OPERATIONS, STORE, DatabaseKind
 from reconciler.store.records import DamagedVersion
 
@@ -158,7 +161,7 @@ def user(number: int) -> str:
         return str(number)
 
 
-# Damaged queue files in quarantine.
+# Damaged queue files in quarantine, and lost batches.
 
 QUEUE_NAME = "queues"
 QUARANTINE = "queues/*/*/quarantine/*.seg"  # below the state directory (docs/queue-format.md)
@@ -174,6 +177,21 @@ def check_quarantine(state: Path) -> list[DoctorFinding]:
     return [
         warning(QUEUE_NAME, f"{counted(number, 'damaged queue file')} in {folder}", todo)
         for folder, number in sorted(found.items())
+    ]
+
+
+def check_lost_batches(operations: Path) -> list[DoctorFinding]:
+    """List the queues that lost batches, as the service noted it last in its `ops.db`, which has a check of its own."""
+    try:
+        stored = [*read_notifications(store_files.notifications(operations))] if operations.is_file() else []
+    except StoreFault:
+        return []
+    damaged = [one for one in stored if one.cause.type is NotificationType.QUEUE_DAMAGED and one.resolved is None]
+    todo = "look at the disk, and have senders send them again"
+    return [
+        error(QUEUE_NAME, f"project {one.cause.project}: {one.title} ({one.details.rstrip('.')})", todo)
+        for one in damaged
+        if one.severity is Severity.ERROR  # others lost nothing
     ]
 
 

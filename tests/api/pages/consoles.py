@@ -108,13 +108,20 @@ class ConsoleWorld:
         found: dict[str, Any] = self.daemon.get("/v1/destinations/siem/delivery").body["delivery"]
         return found
 
+    def lasting_notification(self) -> str:
+        """The id of the notification of the mistake in `telemetry`, which nothing ends; empty before it opens."""
+        found = self.daemon.get("/v1/api/notifications").body["notifications"]
+        ids = [one["metadata"]["id"] for one in found if one["spec"]["notificationType"] == "ResourcesInvalid"]
+        return ids[0] if ids else ""
+
     def change(self) -> str:
-        """Commit a change of `siem` that succeeds; the commit."""
+        """Commit a change of `siem` that succeeds, and wait for all that is told of it; the commit."""
         self.changes += 1
         spec = webhook(self.endpoint.port, f"/next-{self.changes}")
         self.telemetry.write("siem.yaml", resource("Destination", "siem", spec, labels={"team": "orders"}))
         commit = self.telemetry.commit("Move the endpoint")
         self.daemon.applied("telemetry", commit)
+        daemons.until(lambda: self.daemon.repository("telemetry")["applied"], "its subject is read")
         return commit
 
 

@@ -41,6 +41,8 @@ PAGES = {
 OF_ADMINS = {"/audit": "Audit", "/audit?action=created": "Audit", "/keys": "Keys"}
 OF_ROOT = {"/people": "People", "/people?q=uma": "People"}
 PEOPLE = (*ROLES, "root")
+SIEM = "/resources/default/Destination/siem"
+COMMITS = "https://github.com/example/telemetry/commit"
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +106,10 @@ def test_the_overview_answers_if_the_commit_is_live(world: ConsoleWorld) -> None
     assert "1 Configuration does not work as declared" in page.words("p")[0]
 
 
+def test_an_overview_without_a_configuration_says_how_to_get_one(world: ConsoleWorld) -> None:
+    assert "There is no Configuration yet. Commit one" in world.browser("root").get("/?project=other").page.text
+
+
 def test_problems_have_their_place_at_the_forge_and_their_cause(world: ConsoleWorld) -> None:
     page = world.browser("vera").get("/problems").page
     places = {each.attributes["href"] for each in page.all("a") if "github.com" in each.attributes["href"]}
@@ -111,6 +117,7 @@ def test_problems_have_their_place_at_the_forge_and_their_cause(world: ConsoleWo
     assert places == {f"https://github.com/example/telemetry/blob/{commit}/{name}.yaml#L1" for name in ("bad", "stuck")}
     assert "/spec/type: is not a string" in page.text
     assert "prune-held" in page.text
+    assert "reconciler approve" in page.words("code")  # not between backticks
     assert "processor, which the service cannot run yet" in page.text
 
 
@@ -121,10 +128,43 @@ def test_a_run_whose_deletions_are_held_says_so(world: ConsoleWorld) -> None:
     assert "This run changed nothing" not in page.text
 
 
+def test_a_run_says_what_its_commit_is_and_if_it_is_applied(world: ConsoleWorld) -> None:
+    first, second = world.change(), world.change()
+    vera = world.browser("vera")
+    rows = vera.get("/runs?repository=telemetry").page.words("tr")
+    shown = [next(row for row in rows if commit[:12] in row) for commit in (first, second)]
+    assert ["applied" in row for row in shown] == [False, True]
+    assert "Move the endpoint" in shown[1]
+    facts = [
+        vera.get(f"/runs/{world.daemon.run_of('telemetry', one)['id']}").page.words("dl")[0] for one in (first, second)
+    ]
+    assert re.search(rf"Commit\s*{first[:12]}\s*Applied now\s*Move the endpoint\s*{second[:12]}", facts[0])
+    assert re.search(rf"Commit\s*applied Move the endpoint\s*{second[:12]}.*Changes\s*1 configured", facts[1])
+    assert "Applied now" not in facts[1]
+
+
+def test_a_version_leads_to_its_changes_and_to_its_commit(world: ConsoleWorld) -> None:
+    first, _ = world.change(), world.change()
+    vera = world.browser("vera")
+    links = vera.get(SIEM).page.links()
+    assert links[first[:12]] == f"{COMMITS}/{first}"
+    siem = world.daemon.resource("Destination", "siem")
+    assert siem is not None
+    version = siem["metadata"]["version"] - 1
+    text = vera.get(links[str(version)]).page.text
+    assert f"/next-{world.changes - 1}" in text
+    charts = vera.get("/delivery/default/siem")
+    assert charts.body.count('class="mark"') >= 3 * 2
+    assert charts.page.links()[f"version {version}"] == f"{SIEM}?version={version}"
+
+
 def test_the_audit_takes_durations_and_links_resources(world: ConsoleWorld) -> None:
     ana = world.browser("ana")
     found = ana.get("/audit?kind=Destination&name=siem&since=24h")
-    assert found.page.links()["siem"] == "/resources/default/Destination/siem"
+    links = found.page.links()
+    assert (links["siem"], links["1"]) == (SIEM, f"{SIEM}?version=1")
+    assert "Destination siem default" not in found.page.text  # which is the only project
+    assert "Destination siem default" in world.browser("root").get("/audit?name=siem").page.text
     assert 'name="since" value="24h"' in found.body
     assert "No event is found" in ana.get("/audit?until=2d").page.text
     wrong = ana.get("/audit?since=yesterday")
@@ -234,6 +274,7 @@ def test_dead_letters_are_shown_replayed_and_discarded(world: ConsoleWorld) -> N
     assert "The test record was delivered" in ana.post(f"{back}/test").page.text
     press(ana, "replay", back, project="default", name="siem")
     daemons.until(lambda: world.delivery()["counts"]["delivered"] >= 2, "they are delivered")
+    assert ana.get(back).page.words("h1") == ["Delivery to siem sending"]  # and not idle, between two batches
     world.endpoint.status = 422
     world.send(1)
     daemons.until(lambda: world.delivery()["deadLetters"]["records"] == 1, "it is given up")
@@ -256,13 +297,7 @@ def test_people_projects_and_notifications_are_managed(world: ConsoleWorld) -> N
     press(root, "remove-user", "/people", name="nia")
     assert world.daemon.get("/v1/users/nia").status == 404
     uma = world.browser("uma")
-
-    def of_the_mistake() -> str | None:  # which nobody mends, so that it stays open
-        found = world.daemon.get("/v1/api/notifications").body["notifications"]
-        ids = [one["metadata"]["id"] for one in found if one["spec"]["notificationType"] == "ResourcesInvalid"]
-        return ids[0] if ids else None
-
-    opened = daemons.until(of_the_mistake, "a notification opens")
+    opened = daemons.until(world.lasting_notification, "a notification opens")
     shown = press(uma, "note", "/notifications", id=opened, userStatus="dismissed")
     assert f'id="n-{opened}"' not in shown.body
     assert f'id="n-{opened}"' in world.browser("vera").get("/notifications").body
@@ -270,10 +305,13 @@ def test_people_projects_and_notifications_are_managed(world: ConsoleWorld) -> N
 
 def test_each_notification_leads_to_what_it_means(world: ConsoleWorld) -> None:
     vera = world.browser("vera")
-    links = {each.attributes["href"] for each in vera.get("/notifications").page.all("a")}
-    explained = {link for link in links if link.startswith("/docs/notifications")}
+
+    def explanations() -> set[str]:
+        links = {each.attributes["href"] for each in vera.get("/notifications").page.all("a")}
+        return {link for link in links if link.startswith("/docs/notifications")}
+
+    explained = daemons.until(explanations, "a notification opens")
     ids = {each.attributes.get("id", "") for each in vera.get("/docs/notifications").page.all("section")}
-    assert explained
     assert {link.partition("#")[2] for link in explained} <= ids
 
 
@@ -451,10 +489,11 @@ def test_a_button_leads_nowhere_else(world: ConsoleWorld, back: str) -> None:
 
 def test_a_refusal_is_told_as_the_api_tells_it(world: ConsoleWorld) -> None:
     ana = world.browser("ana")
-    seen = ana.post("/act", {"action": "suspend", "name": "telemetry", "reason": "", "back": "/"})
-    assert seen.status == 400
-    assert "reason" in seen.page.text
-    assert seen.page.links()["Go back"] == "/"
+    for back in ("/runs/01AAAAAAAAAAAAAAAAAAAAAAAA", "/resources/default/Configuration/orders", "/nothing"):
+        seen = ana.post("/act", {"action": "suspend", "name": "telemetry", "reason": "", "back": back})
+        assert (back, seen.status) == (back, 400)
+        assert "reason" in seen.page.text
+        assert seen.page.links()["Go back"] == back  # where there is no page that could say so
     assert ana.post("/act", {"action": "no-such", "back": "/"}).status == 400
     assert ana.get("/runs/01AAAAAAAAAAAAAAAAAAAAAAAA").status == 404
     assert ana.get("/plans/nothing").status == 404
@@ -462,6 +501,45 @@ def test_a_refusal_is_told_as_the_api_tells_it(world: ConsoleWorld) -> None:
     assert ana.get("/resources/default/Nothing/x").status == 404
     assert ana.get("/resources?label=((").status == 400
     assert re.search("label selector|selector", ana.get("/resources?label=((").page.text)
+
+
+def inputs(seen: Seen) -> dict[str, str]:
+    """The fields of a page that have a value."""
+    found = [each.attributes for each in seen.page.all("input")]
+    return {each["name"]: each["value"] for each in found if each.get("type") != "hidden" and each.get("value")}
+
+
+def test_a_refused_form_is_shown_again_with_what_was_typed(world: ConsoleWorld) -> None:
+    ana, back = world.browser("ana"), "/runs?repository=telemetry"
+    fields = {"action": "suspend", "project": "default", "name": "telemetry", "reason": f"Maintenance {EVIL}"}
+    seen = ana.post("/act", {**fields, "expiry": "two days", "back": back})
+    assert (seen.status, heading(seen)) == (400, heading(ana.get(back)))
+    assert documents.faults(seen.body, scripts=True) == []
+    assert inputs(seen) == {"reason": f"Maintenance {EVIL}", "expiry": "two days"}
+    wrong = [each for each in seen.page.all("div") if each.attributes.get("class") == "wrong"]
+    assert [each.inside[-3:] for each in wrong] == [("details", "div", "form")]  # beside the form, and said once
+    assert "expiry" in wrong[0].text
+    assert "<img src=x" not in seen.body
+    assert 'data-live=""' in seen.body  # no update takes it away
+    assert [each.attributes.get("open") for each in seen.page.all("details")] == [""]
+    assert world.daemon.repository("telemetry")["suspension"] is None
+    assert inputs(ana.get(back)) == {}
+
+
+def test_a_refusal_without_its_form_is_on_top_of_the_page(world: ConsoleWorld) -> None:
+    seen = world.browser("vera").post("/act", {"action": "suspend", "name": "telemetry", "reason": "x", "back": "/"})
+    assert (seen.status, heading(seen)) == (403, "Overview")
+    assert "This was refused, and nothing was changed" in seen.page.words("h2")
+
+
+def test_a_password_is_never_shown_again(world: ConsoleWorld) -> None:
+    root = world.browser("root")
+    fields = {"action": "create-user", "project": "", "name": "nia", "displayName": "Nia", "back": "/people"}
+    seen = root.post("/act", {**fields, "password": "canary-x"})
+    assert (seen.status, inputs(seen)) == (400, {"name": "nia", "displayName": "Nia"})
+    assert "canary-x" not in seen.body
+    seen = root.post("/act", {"action": "set-password", "name": "uma", "password": "canary-x", "back": "/people"})
+    assert (seen.status, "canary-x" in seen.body) == (400, False)
 
 
 def test_all_statuses_of_a_run_are_read_part_by_part(world: ConsoleWorld) -> None:

@@ -143,13 +143,35 @@ def test_long_names_are_cut_to_the_box() -> None:
     assert (len(box.label), box.label[-1], len(box.name)) == (flow_picture.LETTERS, "…", 63)
 
 
-def sample(**counts: int) -> dict[str, Any]:
-    return {"delivered": 0, "queued": 0, "retried": 0, "dead": 0, **counts}
+def sample(minute: int = 0, **counts: int) -> dict[str, Any]:
+    at = f"2026-11-28T12:{minute:02}:00.000Z"
+    return {"at": at, "delivered": 0, "queued": 0, "retried": 0, "dead": 0, **counts}
 
 
 def test_charts_end_at_the_right_with_the_newest_value() -> None:
-    delivered, queued, failed = deliveries.charts([sample(delivered=600), sample(delivered=60, queued=5)], 60)
+    samples = [sample(1, delivered=600), sample(2, delivered=60, queued=5)]
+    delivered, queued, failed = deliveries.charts(samples, 60)
     assert (delivered.highest, delivered.last, queued.last, failed.last) == ("10", "1", "5", "0")
     assert delivered.path.endswith(f"L{deliveries.WIDTH:.1f} {60 - 2 - 0.1 * 56:.1f}")
     assert (failed.is_bad, deliveries.charts([sample(dead=1)], 60)[2].is_bad) == (False, True)
-    assert deliveries.charts([], 60)[0].path == ""
+    empty = deliveries.charts([], 60)[0]
+    assert (empty.path, empty.points, empty.last) == ("", [], "0")
+
+
+def test_each_point_of_a_chart_has_its_time_value_and_unit() -> None:
+    now = {"rates": {"delivered": 2.5}, "queue": {"records": 7}}
+    delivered, queued, failed = deliveries.charts([sample(1, delivered=600), sample(2, dead=3)], 60, now=now)
+    assert [(one.unit, [(point.time, point.value) for point in one.points]) for one in (delivered, queued, failed)] == [
+        ("records/s", [("12:01 UTC", "10"), ("12:02 UTC", "0"), ("now", "2.5")]),
+        ("records", [("12:01 UTC", "0"), ("12:02 UTC", "0"), ("now", "7")]),
+        ("records/min", [("12:01 UTC", "0"), ("12:02 UTC", "3")]),
+    ]
+    assert [point.x for point in delivered.points] == [290, 295, 300]
+    assert [point.x for point in failed.points] == [290, 295]  # the same minute is at the same place in each
+
+
+def test_a_change_of_the_last_hour_has_a_mark_at_its_time() -> None:
+    instants = ("2026-11-28T12:00:01Z", "2026-11-28T11:45:00Z", "2026-11-28T11:00:00Z")
+    versions = [{"metadata": {"version": 3 - number, "dateModified": at}} for number, at in enumerate(instants)]
+    width = deliveries.WIDTH
+    assert deliveries.marks(versions, NOW) == [(width, 3, instants[0]), (width * 0.75, 2, instants[1])]

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from reconciler.delivery.queue.contract import Batch, Obituary, Piece, QueueFault
+from reconciler.delivery.queue.contract import Batch, FinalFailure, Piece, QueueFault
 from reconciler.delivery.queue.memory import HeldLetter, MemoryQueue
 
 PLENTY = 1 << 40
@@ -54,11 +54,11 @@ class ListQueue(MemoryQueue):
         super().give_back(batches)
 
     def bury(
-        self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
+        self, batch: Batch, payload: Sequence[Piece], final_failure: FinalFailure, *, records: int, leaves: bool = True
     ) -> asyncio.Future[None]:
         self._check(batch)
         if not self.bury_faults:
-            return super().bury(batch, payload, obituary, records=records, leaves=leaves)
+            return super().bury(batch, payload, final_failure, records=records, leaves=leaves)
         self.bury_faults -= 1
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         failed.set_exception(QueueFault("The disk is full."))

@@ -65,8 +65,8 @@ async def test_an_endpoint_that_repeats_the_request_shows_no_secret(
         taken = await exporter.test()
     assert TOKEN in str(sink.received[0].header("Authorization"))
     assert failure is not None
-    assert letter.obituary is not None
-    answers = [failure.answer, letter.obituary.answer, refused.answer, taken.answer]
+    assert letter.final_failure is not None
+    answers = [failure.answer, letter.final_failure.answer, refused.answer, taken.answer]
     for said in answers:
         assert (canaries.leaks(said), len(said) <= ANSWER_BYTES) == ([], True)
         assert b"(sensitive)" in said or b"x" * 900 in said

@@ -171,7 +171,7 @@ async def test_retry_off_buries_at_once_with_status_answer_and_cause() -> None:
 
     ((letter, payload),) = queue.dead.values()
     assert (letter.records, bodies(payload)) == (2, ["1", "2"])
-    told = letter.obituary
+    told = letter.final_failure
     assert (told.reason, told.status, told.attempts, told.outage) == (Reason.NO_RETRY, 415, 1, False)
     assert told.answer == (b"no such type" + b"x" * 5000)[:1024]
     assert "check `content_type`" in told.cause
@@ -187,8 +187,8 @@ async def test_what_is_retried_for_too_long_is_given_up_and_nothing_else() -> No
             await pass_time(time, exporter, seconds=400)
 
             (letter, _) = queue.dead[1]
-            assert (letter.obituary.reason, letter.obituary.outage) == (Reason.GIVEN_UP, False)
-            assert 12 <= letter.obituary.attempts <= 40
+            assert (letter.final_failure.reason, letter.final_failure.outage) == (Reason.GIVEN_UP, False)
+            assert 12 <= letter.final_failure.attempts <= 40
 
 
 async def test_a_retry_after_beyond_the_longest_time_is_waited_for_and_not_counted() -> None:
@@ -324,7 +324,7 @@ async def test_what_is_no_request_becomes_a_dead_letter_and_takes_no_other_batch
 
     assert sorted(sink.records) == [1, 3]
     ((letter, payload),) = queue.dead.values()
-    assert (letter.obituary.reason, payload) == (Reason.UNREADABLE, b"\x0a\xff\xff\xff")
+    assert (letter.final_failure.reason, payload) == (Reason.UNREADABLE, b"\x0a\xff\xff\xff")
 
 
 # Ending
@@ -429,7 +429,7 @@ async def test_what_requests_take_counts_against_the_longest_time() -> None:
             await sent(exporter)
 
     ((letter, _),) = queue.dead.values()
-    assert letter.obituary.attempts <= 3  # a slow machine takes its time as well; fifteen if requests took none
+    assert letter.final_failure.attempts <= 3  # a slow machine takes its time as well; fifteen if requests took none
 
 
 async def test_the_time_limit_of_single_is_each_records_own() -> None:

@@ -51,8 +51,8 @@ async def failure(port: int, **more: object) -> SendFailure:
         told = exporter.shown().last_failure
     ((letter, _),) = queue.dead.values()
     assert told is not None
-    assert letter.obituary.outage
-    assert letter.obituary.cause == told.cause
+    assert letter.final_failure.outage
+    assert letter.final_failure.cause == told.cause
     return told
 
 
@@ -412,7 +412,7 @@ async def test_dead_letters_of_an_outage_are_replayed_when_it_ends_and_no_others
         await pass_time(time, exporter, seconds=60)
 
         assert sorted(sink.records) == ["a", "b", "c", "d", "e", "f"]
-        assert [letter.obituary.status for letter, _ in queue.dead.values()] == [415]
+        assert [letter.final_failure.status for letter, _ in queue.dead.values()] == [415]
 
 
 async def test_dead_letters_of_an_outage_before_a_restart_are_replayed_with_the_first_success(sink: Sink) -> None:
@@ -455,7 +455,7 @@ async def test_a_record_over_which_the_server_fails_while_others_arrive_is_no_ou
         await pass_time(time, exporter, seconds=2)
 
         assert len(sink.accepted) == 200
-        assert [letter.obituary.outage for letter, _ in queue.dead.values()] == [False]
+        assert [letter.final_failure.outage for letter, _ in queue.dead.values()] == [False]
 
 
 async def test_when_the_endpoint_is_back_all_that_waited_for_it_goes_at_once(sink: Sink) -> None:

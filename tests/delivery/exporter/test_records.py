@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from reconciler.delivery.queue.contract import Obituary, Queue, QueueFault, Reason
+from reconciler.delivery.queue.contract import FinalFailure, Queue, QueueFault, Reason
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.model.routes import Retry
 from tests.delivery.exporter.worlds import Time, bodies, destination, exporting, pass_time, put, quiet, settle, single
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.anyio
 OFF = Retry(enabled=False)
 
 
-async def letters(queue: Queue) -> list[tuple[Obituary, list[str]]]:
+async def letters(queue: Queue) -> list[tuple[FinalFailure, list[str]]]:
     found = await places.letters(queue)
-    return [(letter.obituary, bodies(letter.data)) for letter in found if letter.obituary and letter.data]
+    return [(letter.final_failure, bodies(letter.data)) for letter in found if letter.final_failure and letter.data]
 
 
 @pytest.mark.parametrize("consumers", [2, 10])
@@ -47,7 +47,7 @@ async def test_a_retry_after_of_one_record_delays_no_other(queue: Queue, consume
     assert queue.depth().batches == 0
 
 
-async def test_each_record_has_an_obituary_of_its_own_and_only_an_outages_is_replayed(queue: Queue) -> None:
+async def test_each_record_has_a_final_failure_of_its_own_and_only_an_outages_is_replayed(queue: Queue) -> None:
     time = Time()
 
     def choose(request: Received) -> Reply:
@@ -63,7 +63,7 @@ async def test_each_record_has_an_obituary_of_its_own_and_only_an_outages_is_rep
             await settle(lambda: bool(sink.records))
             while not queue.depth().dead_batches:
                 await pass_time(time, exporter, seconds=1)
-            found = {obituary.status: (obituary, texts) for obituary, texts in await letters(queue)}
+            found = {final_failure.status: (final_failure, texts) for final_failure, texts in await letters(queue)}
 
     assert sink.records == ["fine"]
     refused, left = found[400]

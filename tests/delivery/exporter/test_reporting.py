@@ -2,15 +2,15 @@
 
 import pytest
 
-from reconciler.delivery.queue.contract import Obituary, Reason
+from reconciler.delivery.queue.contract import FinalFailure, Reason
 from reconciler.delivery.reporting import TELL_SECONDS, SendReport
 from tests.delivery.exporter.worlds import Time
 
 pytestmark = pytest.mark.anyio
 
 
-def died(cause: str) -> Obituary:
-    return Obituary(Reason.NO_RETRY, 1, 1, cause)
+def died(cause: str) -> FinalFailure:
+    return FinalFailure(Reason.NO_RETRY, 1, 1, cause)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.delivery.queue.disk import DiskQueue
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Wanted
 
 WANTED = Wanted().with_storage(max_bytes=1 << 20)  # small segments, which begin and go all the time
 SIZES = (1, 50, 3_000, 30_000)
@@ -47,7 +47,7 @@ async def deliver(queue: DiskQueue, *, chance: random.Random) -> None:
             text = payload.split(b"|")[0].decode()
             match chance.randrange(6):
                 case 0:
-                    await queue.bury(batch, [payload], OBITUARY, records=1)
+                    await queue.bury(batch, [payload], FINAL_FAILURE, records=1)
                 case 1:
                     queue.give_back([batch])
                     await asyncio.sleep(0)

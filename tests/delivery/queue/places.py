@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from reconciler.delivery.queue import folders
-from reconciler.delivery.queue.contract import Batch, Obituary, Piece, Queue, Reason
+from reconciler.delivery.queue.contract import Batch, FinalFailure, Piece, Queue, Reason
 from reconciler.delivery.queue.disk import DeadLetters, DiskQueue
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.folders import PeekedState
@@ -25,7 +25,7 @@ from tests.waiting import until
 NOW = 1_790_000_000_000
 PLENTY = 1 << 30
 HERE = Storage(directory="here", max_bytes=PLENTY)
-OBITUARY = Obituary(Reason.GIVEN_UP, NOW, 3, "The endpoint answered 503.", status=503, answer=b"busy\xff")
+FINAL_FAILURE = FinalFailure(Reason.GIVEN_UP, NOW, 3, "The endpoint answered 503.", status=503, answer=b"busy\xff")
 
 
 @dataclass(frozen=True)
@@ -179,21 +179,21 @@ async def payloads(queue: Queue) -> list[bytes | None]:
 class Letter(NamedTuple):
     records: int
     taken_at: int
-    obituary: Obituary | None
+    final_failure: FinalFailure | None
     data: bytes | None
 
 
 async def letters(queue: Queue) -> list[Letter]:
     """The dead letters, oldest first; of a queue on disk once it is written down which ones left."""
     if isinstance(queue, MemoryQueue):
-        return [Letter(one.records, one.taken_at, one.obituary, one.payload) for one in queue.letters]
+        return [Letter(one.records, one.taken_at, one.final_failure, one.payload) for one in queue.letters]
     assert isinstance(queue, DiskQueue)
     identity = folders.read_identity(queue.folder)
     assert identity is not None
 
     def dead() -> list[Letter]:
         found = (one for one in folders.peek(identity) if one.state is PeekedState.DEAD)
-        return [Letter(one.records, one.taken_at, one.obituary, one.payload) for one in found]
+        return [Letter(one.records, one.taken_at, one.final_failure, one.payload) for one in found]
 
     await until(lambda: len(dead()) == queue.depth().dead_batches)
     return dead()
@@ -202,7 +202,7 @@ async def letters(queue: Queue) -> list[Letter]:
 async def bury_all(queue: Queue) -> None:
     """Make dead letters of all that can be claimed."""
     for batch in await claimed(queue):
-        await queue.bury(batch, [await queue.payload(batch) or b""], OBITUARY, records=batch.records)
+        await queue.bury(batch, [await queue.payload(batch) or b""], FINAL_FAILURE, records=batch.records)
 
 
 async def fill(queue: Queue, *texts: bytes, records: int = 1) -> None:

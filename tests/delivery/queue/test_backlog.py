@@ -111,7 +111,7 @@ async def test_the_dead_letters_that_are_over_their_limit_expire_oldest_first(tm
         for batch in await claimed(queue):
             data = await queue.payload(batch)
             assert data is not None
-            await queue.bury(batch, [data], places.OBITUARY, records=1)
+            await queue.bury(batch, [data], places.FINAL_FAILURE, records=1)
         assert await queue.expire(before=0) == (3, 3)
         assert [(letter.data or b"")[:7] for letter in await places.letters(queue)] == [b"0000003", b"0000004"]
         assert queue.depth().dead_size <= 3000

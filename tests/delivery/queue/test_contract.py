@@ -9,11 +9,20 @@ from pathlib import Path
 import pytest
 
 from reconciler.delivery.queue import appender
-from reconciler.delivery.queue.contract import HEAD_BYTES, Batch, DeadLetter, Depth, Obituary, Queue, Reason, Shortage
+from reconciler.delivery.queue.contract import (
+    HEAD_BYTES,
+    Batch,
+    DeadLetter,
+    Depth,
+    FinalFailure,
+    Queue,
+    Reason,
+    Shortage,
+)
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.model.routes import Storage
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Letter, Wanted, claimed, fill, letters, payloads
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Letter, Wanted, claimed, fill, letters, payloads
 
 pytestmark = pytest.mark.anyio
 
@@ -163,7 +172,7 @@ async def test_a_queue_is_full_by_its_records_or_its_bytes_and_not_by_its_batche
 
 
 async def test_a_dead_letter_of_what_never_was_queued_is_listed_and_replayed(opener: Opener) -> None:
-    full = Obituary(Reason.QUEUE_FULL, NOW + 5, 0, "The queue was full.")
+    full = FinalFailure(Reason.QUEUE_FULL, NOW + 5, 0, "The queue was full.")
     async with opener(Wanted()) as queue:
         kept = queue.bury_unqueued([b"a", b"b"], full, records=2, at=NOW)
         assert kept is not None
@@ -177,13 +186,13 @@ async def test_a_dead_letter_of_what_never_was_queued_is_listed_and_replayed(ope
 
 async def test_dead_letters_of_a_full_queue_take_no_more_than_a_queue_may(opener: Opener) -> None:
     async with opener(Wanted().with_storage(max_bytes=10_000)) as queue:
-        refused = queue.bury_unqueued([b"x" * 10_001], OBITUARY, records=1, at=NOW)
-        kept = queue.bury_unqueued([b"x" * 9_000], OBITUARY, records=1, at=NOW)
+        refused = queue.bury_unqueued([b"x" * 10_001], FINAL_FAILURE, records=1, at=NOW)
+        kept = queue.bury_unqueued([b"x" * 9_000], FINAL_FAILURE, records=1, at=NOW)
         assert (refused is None, kept is None) == (True, False)
-        assert queue.bury_unqueued([b"x" * 1_001], OBITUARY, records=1, at=NOW) is None  # while it is written
+        assert queue.bury_unqueued([b"x" * 1_001], FINAL_FAILURE, records=1, at=NOW) is None  # while it is written
         assert kept is not None
         await kept
-        assert queue.bury_unqueued([b"x" * 1_001], OBITUARY, records=1, at=NOW) is None
+        assert queue.bury_unqueued([b"x" * 1_001], FINAL_FAILURE, records=1, at=NOW) is None
         assert queue.depth().dead_size <= 10_000
 
 
@@ -195,10 +204,10 @@ async def test_depth_counts_batches_records_bytes_and_the_oldest(opener: Opener)
         queue.delivered([first])
         depth = queue.depth()
         assert depth._replace(disk=0, limited=0) == Depth(batches=2, records=4, size=6, claimed=1, oldest=NOW + 5)
-        await queue.bury(second, [b"abc"], OBITUARY, records=2)
+        await queue.bury(second, [b"abc"], FINAL_FAILURE, records=2)
         depth = queue.depth()
         assert (depth.batches, depth.oldest, depth.dead_batches, depth.dead_records) == (1, NOW + 9, 1, 2)
-        assert depth.dead_oldest == OBITUARY.at
+        assert depth.dead_oldest == FINAL_FAILURE.at
 
 
 async def buried(queue: Queue, *texts: bytes, outages: tuple[bytes, ...] = (), at: int = NOW, records: int = 2) -> None:
@@ -206,16 +215,16 @@ async def buried(queue: Queue, *texts: bytes, outages: tuple[bytes, ...] = (), a
     for batch in await claimed(queue):
         data = await queue.payload(batch)
         assert data is not None
-        obituary = OBITUARY._replace(outage=data in outages, at=at)
-        await queue.bury(batch, [data], obituary, records=records)
+        final_failure = FINAL_FAILURE._replace(outage=data in outages, at=at)
+        await queue.bury(batch, [data], final_failure, records=records)
 
 
 async def test_a_buried_batch_is_a_dead_letter_with_all_that_is_known_of_it(opener: Opener) -> None:
     async with opener(Wanted()) as queue:
         await fill(queue, b"half of this", records=2)
         [batch] = queue.claim(**LOTS)
-        await queue.bury(batch, [b"half"], OBITUARY, records=1)
-        assert await letters(queue) == [Letter(1, NOW, OBITUARY, b"half")]
+        await queue.bury(batch, [b"half"], FINAL_FAILURE, records=1)
+        assert await letters(queue) == [Letter(1, NOW, FINAL_FAILURE, b"half")]
         assert (queue.depth().batches, queue.claim(**LOTS)) == (0, ())
 
 
@@ -223,13 +232,13 @@ async def test_a_batch_of_several_dead_letters_leaves_with_the_last(opener: Open
     async with opener(Wanted()) as queue:
         await fill(queue, b"two halves", records=2)
         [batch] = queue.claim(**LOTS)
-        await queue.bury(batch, [b"two"], OBITUARY, records=1, leaves=False)
+        await queue.bury(batch, [b"two"], FINAL_FAILURE, records=1, leaves=False)
         assert (queue.depth().batches, queue.depth().claimed, queue.depth().dead_batches) == (1, 1, 1)
         assert await queue.payload(batch) == b"two halves"
-        other = OBITUARY._replace(status=400)
+        other = FINAL_FAILURE._replace(status=400)
         await queue.bury(batch, [b"halves"], other, records=1)
-        assert [(letter.obituary, letter.data) for letter in await letters(queue)] == [
-            (OBITUARY, b"two"),
+        assert [(letter.final_failure, letter.data) for letter in await letters(queue)] == [
+            (FINAL_FAILURE, b"two"),
             (other, b"halves"),
         ]
         assert (queue.depth().batches, queue.claim(**LOTS)) == (0, ())
@@ -289,8 +298,8 @@ async def test_dead_letters_are_shown_oldest_first_with_the_beginning_of_their_b
         assert await shown(queue) == []
         await buried(queue, b"a", large, b"c")
         found = await shown(queue)
-        told = [(one.records, one.size, one.buried_at, one.taken_at, one.obituary) for one in found]
-        assert told == [(2, size, NOW, NOW, OBITUARY) for size in (1, len(large), 1)]
+        told = [(one.records, one.size, one.buried_at, one.taken_at, one.final_failure) for one in found]
+        assert told == [(2, size, NOW, NOW, FINAL_FAILURE) for size in (1, len(large), 1)]
         assert [one.head for one in found] == [b"a", large[: len(found[1].head)], b"c"]
         assert HEAD_BYTES - 1_000 < len(found[1].head) <= HEAD_BYTES
         assert found[0].number < found[1].number < found[2].number
@@ -339,7 +348,7 @@ async def test_a_dead_letter_that_is_replayed_and_dies_again_is_a_new_one(opener
         await buried(queue, b"again", at=NOW)
         assert await queue.replay(outages_only=False) == (1, 2)
         [batch] = await claimed(queue)
-        await queue.bury(batch, [b"again"], OBITUARY._replace(at=NOW + 50), records=2)
+        await queue.bury(batch, [b"again"], FINAL_FAILURE._replace(at=NOW + 50), records=2)
         assert queue.depth().dead_oldest == NOW + 50
         assert await queue.expire(before=NOW + 50) == (0, 0)
         assert await queue.expire(before=NOW + 51) == (1, 2)

@@ -16,7 +16,7 @@ from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.journal import JournalWalk
 from reconciler.delivery.queue.segments import QueueEntry
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Wanted, claimed, fill, payloads
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -148,11 +148,11 @@ async def test_a_burial_that_the_disk_refuses_leaves_the_batch_claimed(tmp_path:
         [batch] = await claimed(queue)
         system.write_error = errno.EIO
         with pytest.raises(QueueFault):
-            await queue.bury(batch, [b"sick"], OBITUARY, records=1)
+            await queue.bury(batch, [b"sick"], FINAL_FAILURE, records=1)
         depth = queue.depth()
         assert (depth.batches, depth.claimed, depth.dead_batches) == (1, 1, 0)
         system.write_error = None
-        await queue.bury(batch, [b"sick"], OBITUARY, records=1)
+        await queue.bury(batch, [b"sick"], FINAL_FAILURE, records=1)
         depth = queue.depth()
         assert (depth.batches, depth.claimed, depth.dead_batches) == (0, 0, 1)
 
@@ -162,7 +162,7 @@ async def test_a_replay_that_the_disk_refuses_keeps_the_dead_letters(tmp_path: P
     async with places.opened(tmp_path, system=system) as queue:
         await fill(queue, b"sick")
         [batch] = await claimed(queue)
-        await queue.bury(batch, [b"sick"], OBITUARY, records=1)
+        await queue.bury(batch, [b"sick"], FINAL_FAILURE, records=1)
         system.write_error = errno.ENOSPC
         assert await queue.replay(outages_only=False) == (0, 0)
         assert (queue.depth().batches, queue.depth().dead_batches) == (0, 1)
@@ -216,7 +216,7 @@ async def test_a_batch_and_the_name_of_its_file_are_on_disk_before_the_answer(tm
         await asyncio.gather(*(queue.append([b"more"], records=1, at=NOW) for _ in range(2000)))
         assert system.calls[2:] == ["synced"] * 4  # 4,000 pieces, 1,000 at a time
         system.calls.clear()
-        await queue.bury((await claimed(queue))[0], [b"first"], OBITUARY, records=1)
+        await queue.bury((await claimed(queue))[0], [b"first"], FINAL_FAILURE, records=1)
         assert system.calls[:2] == ["synced", "folder dead"]
 
 

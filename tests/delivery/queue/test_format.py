@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Wanted, claimed, fill
 
 pytestmark = pytest.mark.anyio
 
@@ -139,7 +139,7 @@ async def test_a_dead_letter_is_as_the_page_says(tmp_path: Path) -> None:
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"whole", records=3)
         [batch] = await claimed(queue)
-        await queue.bury(batch, [b"re", b"st"], OBITUARY._replace(at=NOW + 5, outage=True), records=2)
+        await queue.bury(batch, [b"re", b"st"], FINAL_FAILURE._replace(at=NOW + 5, outage=True), records=2)
         folder = queue.folder
     mark = json.loads((folder / "queue.json").read_text())["mark"]
     header, [frame] = read_segment((folder / "dead/0000000000000001.seg").read_bytes(), mark)
@@ -150,10 +150,10 @@ async def test_a_dead_letter_is_as_the_page_says(tmp_path: Path) -> None:
         "reason": "given-up",
         "at": NOW + 5,
         "attempts": 3,
-        "cause": OBITUARY.cause,
+        "cause": FINAL_FAILURE.cause,
         "takenAt": NOW,
         "status": 503,
-        "answer": base64.b64encode(OBITUARY.answer).decode(),
+        "answer": base64.b64encode(FINAL_FAILURE.answer).decode(),
         "outage": True,
     }
     assert frame.payload[4 + length :] == b"rest"

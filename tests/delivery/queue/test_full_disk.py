@@ -9,7 +9,7 @@ from reconciler.delivery.queue.contract import QueueFault, Shortage
 from reconciler.delivery.queue.disk import DiskQueue
 from tests import needs
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, claimed
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, claimed
 
 SMALL_DISK = 'mount -t tmpfs -o size=4m tmpfs "$0" && exec "$@"'
 SECONDS = 60
@@ -35,7 +35,7 @@ async def on_a_small_disk(root: Path) -> None:
         batches = await claimed(queue)
         assert [batch.number for batch in batches] == sorted(batch.number for batch in batches)
         try:
-            await queue.bury(batches[0], [b"x" * 100_000], OBITUARY, records=1)
+            await queue.bury(batches[0], [b"x" * 100_000], FINAL_FAILURE, records=1)
         except QueueFault:
             assert queue.depth().claimed == taken
         else:

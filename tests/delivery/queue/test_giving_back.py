@@ -13,7 +13,17 @@ from reconciler.delivery.queue import journal, segments
 from reconciler.delivery.queue.contract import Shortage
 from reconciler.delivery.queue.disk import DiskQueue
 from tests.delivery.queue import places
-from tests.delivery.queue.places import OBITUARY, Wanted, WatchedSystem, claimed, fail, fill, on_disk, payloads, settled
+from tests.delivery.queue.places import (
+    FINAL_FAILURE,
+    Wanted,
+    WatchedSystem,
+    claimed,
+    fail,
+    fill,
+    on_disk,
+    payloads,
+    settled,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -229,7 +239,7 @@ async def test_a_reader_of_a_file_that_is_being_emptied_does_not_take_it_for_dam
     async with places.opened(tmp_path, system=WatchedSystem(before), reserve=NO_ROOM) as queue:
         await fill(queue, *TEXTS)
         for batch, text in zip(await claimed(queue), TEXTS, strict=True):
-            await queue.bury(batch, [text], OBITUARY, records=1, leaves=False)
+            await queue.bury(batch, [text], FINAL_FAILURE, records=1, leaves=False)
         await queue.discard(queued=False, dead=True)
         await until(is_cut.is_set)
         try:

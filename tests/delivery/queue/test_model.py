@@ -17,7 +17,7 @@ from reconciler.delivery.queue.contract import Batch
 from reconciler.delivery.queue.disk import DiskQueue
 from reconciler.delivery.queue.queues import Queues
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Wanted, claimed
 
 Result = TypeVar("Result")
 
@@ -134,7 +134,7 @@ class Machine(RuleBasedStateMachine):
             payload = self.model.claimed.pop(batch)
 
             async def bury() -> None:
-                await self.queue.bury(batch, [payload], OBITUARY, records=1)
+                await self.queue.bury(batch, [payload], FINAL_FAILURE, records=1)
 
             self.run(bury())
             self.model.dead.append(payload)

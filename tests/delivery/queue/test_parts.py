@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.delivery.contract import MOVED_BYTES
 from reconciler.delivery.queue import appender, segments
-from reconciler.delivery.queue.contract import Obituary, Reason
+from reconciler.delivery.queue.contract import FinalFailure, Reason
 from reconciler.delivery.queue.segments import Acknowledgements, Frame, SegmentHeader, Totals
 
 MARK = 77
@@ -126,10 +126,10 @@ def test_acknowledgements_of_earlier_versions_are_read() -> None:
 
 
 @given(st.binary(max_size=1024), st.integers(100, 599) | st.none(), st.booleans(), SHORT)
-def test_an_obituary_comes_back_as_it_was(answer: bytes, status: int | None, outage: bool, payload: bytes) -> None:
-    obituary = Obituary(Reason.NO_RETRY, 9, 2, "Why; ü.", status, answer, outage)
-    data = b"".join(segments.encode_dead_letter(obituary, [payload], taken_at=4))
-    assert segments.decode_dead_letter(data) == (obituary, 4, payload)
+def test_a_final_failure_comes_back_as_it_was(answer: bytes, status: int | None, outage: bool, payload: bytes) -> None:
+    final_failure = FinalFailure(Reason.NO_RETRY, 9, 2, "Why; ü.", status, answer, outage)
+    data = b"".join(segments.encode_dead_letter(final_failure, [payload], taken_at=4))
+    assert segments.decode_dead_letter(data) == (final_failure, 4, payload)
     assert segments.decode_dead_letter(data[:20]) is None
 
 

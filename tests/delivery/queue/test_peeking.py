@@ -10,7 +10,7 @@ import pytest
 from reconciler.delivery.queue import folders
 from reconciler.delivery.queue.folders import Peeked, PeekedState
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Wanted, claimed, fill
 
 pytestmark = pytest.mark.anyio
 
@@ -33,14 +33,14 @@ async def test_each_batch_is_seen_with_its_state_beside_the_service_and_after_it
         await fill(queue, b"a" * 70_000, b"tried", b"gone", b"sick", records=2)
         _, _, gone, sick = await claimed(queue)
         queue.delivered([gone])
-        await queue.bury(sick, [b"si"], OBITUARY, records=1)
+        await queue.bury(sick, [b"si"], FINAL_FAILURE, records=1)
         assert [one.number for one in peek(tmp_path)] == [1, 2, 3, 4, 1]
     assert peek(tmp_path) == [
         Peeked(PeekedState.QUEUED, 1, 2, NOW, b"a" * 70_000),
         Peeked(PeekedState.QUEUED, 2, 2, NOW, b"tried"),
         Peeked(PeekedState.ACKNOWLEDGED, 3, 2, NOW, b"gone"),
         Peeked(PeekedState.ACKNOWLEDGED, 4, 2, NOW, b"sick"),
-        Peeked(PeekedState.DEAD, 1, 1, NOW, b"si", OBITUARY),
+        Peeked(PeekedState.DEAD, 1, 1, NOW, b"si", FINAL_FAILURE),
     ]
 
 

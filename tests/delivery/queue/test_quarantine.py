@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.delivery.queue import places
-from tests.delivery.queue.places import OBITUARY, claimed, fill
+from tests.delivery.queue.places import FINAL_FAILURE, claimed, fill
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ async def test_numbers_of_a_file_that_was_moved_away_are_not_given_out_however_m
 ) -> None:
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"one", b"two", b"sick")
-        await queue.bury((await claimed(queue))[2], [b"sick"], OBITUARY, records=1)
+        await queue.bury((await claimed(queue))[2], [b"sick"], FINAL_FAILURE, records=1)
         folder = queue.folder
     filled = [spoil(path, b"?") for path in (folder / FIRST, folder / "dead" / FIRST)]
     for _ in range(3):
@@ -40,7 +40,7 @@ async def test_numbers_of_a_file_that_was_moved_away_are_not_given_out_however_m
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"new")
         [batch] = await claimed(queue)
-        await queue.bury(batch, [b"new"], OBITUARY, records=1)
+        await queue.bury(batch, [b"new"], FINAL_FAILURE, records=1)
         numbers = [int(path.stem, 16) for path in (folder / "dead").glob("*.seg")]
         assert (batch.number > 3, max(numbers) > 1) == (True, True)
     assert kept(folder) == {FIRST: filled[0], f"dead-{FIRST}": filled[1]}

@@ -12,7 +12,7 @@ from reconciler.delivery.queue.contract import QueueFault, Shortage
 from reconciler.model import errors
 from reconciler.model.routes import Storage, Sync
 from tests.delivery.queue import places
-from tests.delivery.queue.places import OBITUARY, Wanted, claimed, fill
+from tests.delivery.queue.places import FINAL_FAILURE, Wanted, claimed, fill
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ async def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
     async with places.opened(tmp_path / "queues") as queue:
         await fill(queue, b"text", b"more")
         batch, _ = await claimed(queue)
-        await queue.bury(batch, [b"text"], OBITUARY, records=1)
+        await queue.bury(batch, [b"text"], FINAL_FAILURE, records=1)
     modes = {
         str(path.relative_to(queue.folder)): stat.S_IMODE(path.stat().st_mode)
         for path in [tmp_path / "queues", *(tmp_path / "queues").rglob("*")]

@@ -12,7 +12,7 @@ import pytest
 from reconciler.delivery.queue import segments
 from reconciler.model.routes import Sync
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Wanted, claimed, fill
 
 pytestmark = pytest.mark.anyio
 
@@ -218,7 +218,7 @@ async def test_dead_letters_survive_damage_too(tmp_path: Path) -> None:
         for number in range(1, 4):
             await fill(queue, text(number))
         for batch in await claimed(queue):
-            await queue.bury(batch, [text(batch.number)], OBITUARY, records=1)
+            await queue.bury(batch, [text(batch.number)], FINAL_FAILURE, records=1)
         folder = queue.folder
     [path] = files(folder / "dead")
     at = path.read_bytes().find(text(2))
@@ -333,7 +333,7 @@ async def test_a_segment_of_dead_letters_or_of_another_queue_is_moved_away_whole
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"sick", b"too", b"fine")
         for batch in (await claimed(queue))[:2]:
-            await queue.bury(batch, [b"sick"], OBITUARY, records=1)
+            await queue.bury(batch, [b"sick"], FINAL_FAILURE, records=1)
     dead = queue.folder / "dead"
     second, later = segments.segment_name(2), segments.segment_name(0x100)  # from 2 on the frames would count
     shutil.copy(files(dead)[0], queue.folder / second)

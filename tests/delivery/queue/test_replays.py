@@ -10,7 +10,7 @@ from reconciler.delivery.queue.contract import QueueFault
 from reconciler.delivery.queue.disk import DiskQueue
 from reconciler.delivery.queue.files import QueueReader
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Wanted, claimed, fill, payloads
 from tests.delivery.queue.test_faults import Hanging
 from tests.waiting import until
 
@@ -126,7 +126,7 @@ async def test_nobody_waits_for_ever_for_a_disk_that_hangs(tmp_path: Path, monke
         await buried(queue, b"a", b"b")
         await fill(queue, b"outage")
         [batch] = await claimed(queue)
-        await queue.bury(batch, [b"outage"], OBITUARY._replace(outage=True), records=1)
+        await queue.bury(batch, [b"outage"], FINAL_FAILURE._replace(outage=True), records=1)
         system.hangs = True
         with pytest.raises(QueueFault, match="The disk of the queues does not answer"):
             await queue.replay(outages_only=False, most=1)

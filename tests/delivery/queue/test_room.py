@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reconciler.delivery.queue.contract import Shortage
 from reconciler.model.routes import Sync
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, on_disk
+from tests.delivery.queue.places import FINAL_FAILURE, NOW, Wanted, claimed, fill, on_disk
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +68,7 @@ async def test_what_counts_against_the_limit_is_what_is_queued_alone(tmp_path: P
         await fill(queue, bytes(600_000))
         assert 600_000 < queue.depth().limited == queue.depth().disk
         [batch] = await claimed(queue)
-        await queue.bury(batch, [bytes(600_000)], OBITUARY, records=1)
+        await queue.bury(batch, [bytes(600_000)], FINAL_FAILURE, records=1)
         depth = queue.depth()
         assert depth.limited < 1_000
         assert depth.disk > 600_000
@@ -78,7 +78,7 @@ async def test_a_dead_letter_of_the_same_size_is_queued_again(tmp_path: Path) ->
     async with places.opened(tmp_path, Wanted().with_storage(max_bytes=MIB)) as queue:
         await fill(queue, bytes(600_000))
         [batch] = await claimed(queue)
-        await queue.bury(batch, [bytes(600_000)], OBITUARY, records=1)
+        await queue.bury(batch, [bytes(600_000)], FINAL_FAILURE, records=1)
         assert await queue.replay(outages_only=False) == (1, 1)
     async with places.opened(tmp_path, Wanted().with_storage(max_bytes=MIB)) as queue:
         assert [len(await queue.payload(batch) or b"") for batch in await claimed(queue)] == [600_000]

@@ -1,6 +1,7 @@
 """Entries of one repository: the plan without a server, those with one and the run after the merge say the same."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from hypothesis import event, given, settings
@@ -11,6 +12,7 @@ from reconciler.git import merging
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.flows import Flow
 from reconciler.model.plan import PlanEntry
+from reconciler.model.secret_references import DEFAULT_PATTERNS, own_patterns
 from reconciler.review import static
 from reconciler.store.records import Changes
 from reconciler.worker import commits
@@ -28,6 +30,7 @@ Tree: TypeAlias = dict[str, list[Document]]
 Told: TypeAlias = tuple[str | None, str | None, str, str | None]
 FILES = {name: [f"{name}/one.yaml", f"{name}/two.yaml"] for name in NAMES}
 KEPT: Tree = {f"{name}/kept.yaml": [document("Fleet", name, {})] for name in NAMES}  # no tree is empty
+SECRETS = replace(worlds.SECRETS, patterns=own_patterns(DEFAULT_PATTERNS, "default"))  # as a service has them
 FEWEST = 40  # examples; the flows of one in eight change
 
 
@@ -139,6 +142,7 @@ def test_all_three_say_the_same(profile: settings) -> None:
 def planned_and_run(proposal: tuple[Tree, Tree]) -> None:
     before, after = proposal
     with worlds.world(FOLLOWING) as world:
+        world.secrets = SECRETS
         base = _push(world, before)
         world.settle()
         head = world.mirrors["a"].propose(_texts(after), onto=base)
