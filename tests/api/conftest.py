@@ -171,6 +171,16 @@ def source(tmp_path: Path) -> Repository:
     return Repository.init(tmp_path / "source")
 
 
+async def explained(client: httpx2.AsyncClient, path: str) -> dict[str, Any]:
+    """A resource of Git, once it says which commit changed it: that may come a moment after a read."""
+
+    async def look() -> dict[str, Any] | None:
+        found: dict[str, Any] = (await client.get(path)).json()["resource"]
+        return found if "changedBy" in found["status"]["source"] else None
+
+    return await until(look)
+
+
 async def until(look: Callable[[], Awaitable[T | None]]) -> T:
     """Return what a look finds, tried again and again until it is something."""
     async with asyncio.timeout(SECONDS):

@@ -272,7 +272,8 @@ async def test_a_disk_that_hangs_stops_nobody(
     try:
         names = [scene.name, scene.without, "unknown"] * 5
         assert await asyncio.gather(*(scene.post(forges.github(), to=name) for name in names)) == [REFUSED] * 15
-        assert f"{scene.secret} was not read within 0.05 seconds; look whether its disk hangs." in logged()[0]
+        slow = f"{scene.secret} was not read within 0.05 seconds; look whether its disk hangs."
+        assert any(slow in line for line in logged())
     finally:
         hanging.set()
     monkeypatch.setattr(repositories, "READ_SECONDS", 5.0)

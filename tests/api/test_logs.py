@@ -384,9 +384,19 @@ async def test_what_delivery_cannot_take_is_503_with_a_time(
     assert answer.headers["retry-after"] == str(seconds)
 
 
+class OneMoment(RecordRates):
+    """Rates for which no time passes."""
+
+    def wait(self, sender: str, *, now: float) -> float:  # noqa: ARG002 - the machine's clock
+        return super().wait(sender, now=0.0)
+
+    def take(self, sender: str, records: int, *, now: float) -> float:  # noqa: ARG002 - the same
+        return super().take(sender, records, now=0.0)
+
+
 @TYPES
 async def test_who_sends_too_many_records_a_second_is_429(served: Services, project: str, kind: str) -> None:
-    served = dataclasses.replace(served, rates=RecordRates(10))
+    served = dataclasses.replace(served, rates=OneMoment(10))
     one = await make_key(served, Role.VIEWER, project=project, scopes=frozenset({Scope.LOGS}))
     other = await make_key(served, Role.VIEWER, project=project, scopes=frozenset({Scope.LOGS}))
     async with connect(served, key=one) as client, connect(served, key=other) as another:
@@ -411,7 +421,7 @@ async def test_who_sends_what_is_refused_or_nothing_over_and_over_is_429(
     served: Services, project: str, sent: tuple[bytes, dict[str, str]], status: int, seconds: str
 ) -> None:
     content, headers = sent
-    served = dataclasses.replace(served, rates=RecordRates(10))
+    served = dataclasses.replace(served, rates=OneMoment(10))
     key = await make_key(served, Role.VIEWER, project=project, scopes=frozenset({Scope.LOGS}))
     async with connect(served, key=key) as client:
         answers = [await post(client, content, PROTOBUF, **headers) for _ in range(12)]

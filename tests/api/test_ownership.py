@@ -7,7 +7,7 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from tests.api.conftest import Follow, until
+from tests.api.conftest import Follow, explained
 from tests.api.parts import destination
 from tests.repositories import Repository
 
@@ -23,12 +23,7 @@ async def stored(client: httpx2.AsyncClient, follow: Follow, source: Repository,
     source.commit()
     await follow(project, source, project=project)
     await client.post("/v1/apply", json={"resources": [destination("ours")]})
-
-    async def explained() -> dict[str, Any] | None:
-        resource: dict[str, Any] = (await client.get(PATH)).json()["resource"]
-        return resource if "changedBy" in resource["status"]["source"] else None
-
-    return await until(explained)  # of a first read that may come a moment later
+    return await explained(client, PATH)
 
 
 async def test_a_resource_from_git_says_where_it_stands(

@@ -9,7 +9,7 @@ import pytest
 
 from api.calls import Services
 from tests import stores
-from tests.api.conftest import Follow, connect
+from tests.api.conftest import Follow, connect, explained
 from tests.api.parts import destination
 from tests.repositories import Repository
 
@@ -359,6 +359,7 @@ async def test_what_git_owns_never_tells_whether_a_guess_is_right(
     source.write("a.json", json.dumps(holding(HEADERS)))
     source.commit()
     await follow(project, source, project=project)
+    await explained(watchful, PATH)
     wrong = {"name": "headers", "value": {"Authorization": "wrong", "X-Team": "${env:TEAM}"}}
     answers = []
     for guess in (HEADERS, wrong):
