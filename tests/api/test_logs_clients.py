@@ -103,9 +103,10 @@ async def test_the_exporter_gives_up_what_is_refused_for_good(server: Server) ->
 async def test_what_a_body_has_beyond_its_length_is_no_part_of_it(server: Server) -> None:
     content = requests.request(requests.group("one"))
     received = await server.say(f"{HEAD}Content-Length: {len(content)}\r\n\r\n".encode() + content + content)
-    # What follows is no request: it ends the connection, whether the answer to the first one is written by then or not.
-    assert received.count(b"HTTP/1.1 200") <= 1
-    assert [logs.records for _, logs in server.kept.taken] == [1]
+    # What follows is no request: it ends the connection, whether the first one is taken and answered by then or not.
+    taken = [logs.records for _, logs in server.kept.taken]
+    assert taken in ([], [1])
+    assert received.count(b"HTTP/1.1 200") <= len(taken)
 
 
 async def test_a_chunked_body_without_an_end_is_refused_at_the_limit(server: Server) -> None:
