@@ -222,7 +222,7 @@ async def test_what_cannot_be_stored_has_not_happened_and_the_repository_goes_on
         raise StoreFault("The store could not be written (disk full); nothing was changed.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(follow.everything.services.applier, "tell", note)
+        broken.setattr(follow.everything.services.applier, "store_record", note)
         answer = await client.post(f"{repository}/suspend", json={"reason": REASON})
     assert answer.status_code == 503
     source.write("b.json", json.dumps(destination("b")))

@@ -204,7 +204,7 @@ def test_warnings_and_violations_share_one_order(alone: Program) -> None:
     alone.write("b.yaml", MISSING + "---\n" + source.replace(", {name: mod, value: a}", "") + "---\n" + bad)
     alone.write("a.yaml", document("Fleet", "a", "[]") + "---\n" + MISSING.replace("name: d", "name: e"))
     known = "its parameters are `listen_address`, `grpc_enabled`, `grpc_port`, `http_enabled`, `http_port`, "
-    known += "`max_recv_msg_size_mib`"
+    known += "`max_recv_msg_size_mib`, `enable_tls`, `cert_file`, `key_file`, `mutual_tls`, `ca_file`"
     known += "; it is kept all the same, and masked"
     assert alone("validate", "b.yaml", "a.yaml") == (
         3,
