@@ -176,7 +176,8 @@ async def test_who_asks_is_answered_soon_and_not_more_often_than_ten_times_a_sec
     async with opened(database) as one, following(one) as follower:
         before, begun = len(follower.answers), monotonic()
         async with asyncio.timeout(SECONDS):
-            while len(follower.answers) - before < 5:
+            while len(follower.answers) - before < 20:
                 one.notices.ask()
                 await asyncio.sleep(0.001)
-        assert 0.3 < monotonic() - begun < 4.0  # if nobody asks, it asks once a second
+        # If nobody asks, it asks once a second, which takes longer than the limit. A busy machine may delay the first.
+        assert monotonic() - begun > 1.0
