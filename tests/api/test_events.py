@@ -104,19 +104,20 @@ async def test_a_run_and_its_repository_are_told_once_they_are_stored(
     ]
 
 
-def _knows_its_commit(services: Services, project: str) -> bool:
-    """Return True once author and subject of the applied commit are read, a moment after the run."""
+async def _settle(services: Services, project: str, source: Repository, follow: Follow) -> None:
+    """Follow a commit until author and subject are read, a moment after its run, and make all of it known."""
+    source.commit()
+    await follow(f"of-{project}", source, project=project)
     found = services.repositories.reconciler(f"of-{project}")
-    return found is not None and found.following.facts(found.memory.row.commit) is not None
+    assert found is not None
+    await until(lambda: found.following.facts(found.memory.row.commit) is not None)
+    services.events.compare()
 
 
 async def test_what_the_store_does_not_tell_is_compared_while_somebody_follows(
     app: ASGIApp, services: Services, project: str, source: Repository, follow: Follow
 ) -> None:
-    source.commit()
-    await follow(f"of-{project}", source, project=project)
-    await until(lambda: _knows_its_commit(services, project))
-    services.events.compare()
+    await _settle(services, project, source, follow)
     async with following(app, bearer(), ("X-Service-Project", project)) as stream:
         services.events.compare()
         found = services.repositories.reconciler(f"of-{project}")
@@ -156,10 +157,7 @@ async def test_a_mark_is_told_to_its_person_alone(app: ASGIApp, services: Servic
 async def test_a_requested_run_is_told_before_it_is_stored(
     app: ASGIApp, services: Services, project: str, source: Repository, follow: Follow
 ) -> None:
-    source.commit()
-    await follow(f"of-{project}", source, project=project)
-    await until(lambda: _knows_its_commit(services, project))
-    services.events.compare()
+    await _settle(services, project, source, follow)
     async with following(app, bearer(), ("X-Service-Project", project)) as stream:
         asked = services.repositories.reconcile(f"of-{project}", actor=parts.SERVICE)
         services.events.compare()  # before the loop can run it
@@ -381,10 +379,8 @@ async def test_who_waits_for_a_run_that_left_no_record_learns_it(
 async def test_a_read_of_a_repository_waits_until_it_is_not_what_the_caller_has(
     services: Services, project: str, source: Repository, follow: Follow
 ) -> None:
-    source.commit()
-    await follow(f"of-{project}", source, project=project)
     path = f"/v1/repositories/of-{project}"
-    await until(lambda: _knows_its_commit(services, project))
+    await _settle(services, project, source, follow)
     async with connect(services, project=project) as client:
         etag = (await client.get(path)).headers["etag"]
         held = {"If-None-Match": etag}
