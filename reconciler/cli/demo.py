@@ -153,8 +153,7 @@ async def _narrate(running: Running, repository: Path, *, key: str, password: st
 def _print_run(run: Value, statuses: list[dict[str, Value]]) -> None:
     if statuses:
         output.write("\n" + tables.table(runs.STATUS_COLUMNS, statuses))
-    for one in statuses:
-        output.lines(runs.reasons(one))
+        output.write(runs.status_reasons(statuses))
     commit, message = client.text(run, "commit"), client.text(run, "message")
     what = f"Commit {faults.short_commit(commit)}" if commit else "No commit"
     output.lines(["", f"{what}: {client.text(run, 'outcome')}." + (f" {message}" if message else "")])

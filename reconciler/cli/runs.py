@@ -88,17 +88,13 @@ def summary(run: Value) -> str:
     return verdict(run) + tables.table(STATUS_COLUMNS, shown) + status_reasons(shown) + output.as_lines(more)
 
 
-def reasons(status: Value) -> list[str]:
-    """Return the lines of the reason, and the notes."""
-    return [*client.lines(status, "reason"), *(f"note: {note}" for note in client.strings(status, "notes"))]
-
-
 def status_reasons(statuses: Sequence[Value]) -> str:
     """Return all reasons and notes. A line without a place gets the place of its resource."""
     found = []
     for status in statuses:
         path = client.text(status, "path")
-        for line in reasons(status):
+        notes = (f"note: {note}" for note in client.strings(status, "notes"))
+        for line in (*client.lines(status, "reason"), *notes):
             if not path:
                 found.append(f"{client.text(status, 'kind') or '?'}/{client.text(status, 'name') or '?'}: {line}")
             elif visible(line).startswith(f"{visible(path)}:"):

@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -40,7 +41,11 @@ def demo() -> subprocess.CompletedProcess[str]:
 
 def test_the_example_is_stored_whole() -> None:
     done = demo()
-    rows = [line.split() for line in done.stdout.splitlines() if "/" in line and "note: " not in line]
+    lines = done.stdout.splitlines()
+    notes = [line for line in lines if "note: " in line]
+    assert notes
+    assert [line for line in notes if not re.match(r"\S+\.yaml:\d+: note: ", line)] == []
+    rows = [line.split() for line in lines if "/" in line and "note: " not in line]
     assert (done.returncode, done.stderr, {row[0] for row in rows}) == (0, "", {"created"})
     assert len(rows) == 29
 
