@@ -159,6 +159,26 @@ async def test_a_type_that_comes_along_does_not_make_a_dry_run_tell_a_secret(cli
         assert answer[1]["fields"] == [{"path": "spec.parameters[token].value"} | HIDDEN]
 
 
+async def test_a_refused_resource_shows_no_stored_secret_that_a_type_would_make_public(
+    client: httpx2.AsyncClient,
+) -> None:
+    def kind(*, is_secret: bool) -> dict[str, Any]:
+        spec = {"parameters": [{"name": "token", "type": "string", "options": {"sensitive": is_secret}}]}
+        return {"apiVersion": "service/v1", "kind": "SourceType", "metadata": {"name": "t"}, "spec": spec}
+
+    def source(token: str, **more: Any) -> dict[str, Any]:
+        spec = {"type": "t", "parameters": [{"name": "token", "value": token}], **more}
+        return {"apiVersion": "service/v1", "kind": "Source", "metadata": {"name": "s"}, "spec": spec}
+
+    await apply(client, kind(is_secret=True), source(OLD))
+    bad = source("(sensitive)", processors=[{"name": "missing"}])
+    [refused] = await apply(client, bad, query="?dryRun=true")
+    paths = [one["path"] for one in refused["fields"]]
+    assert (refused["status"], paths) == ("invalid", ["spec.processors"])
+    _, public = await apply(client, kind(is_secret=False), bad, query="?dryRun=true")
+    assert (public["status"], "fields" in public) == ("invalid", False)
+
+
 async def test_a_run_tells_the_fields_that_it_changed(
     client: httpx2.AsyncClient, project: str, follow: Follow, source: Repository
 ) -> None:
